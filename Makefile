@@ -27,7 +27,7 @@ FLOOR_PRELOAD := 2.17
 ifndef SAN
 OLD_LIBC := -include memtrace/old_libc.h
 OLD_LIBS := $(BUILD)/libc/libpthread.so.0 $(BUILD)/libc/libdl.so.2
-OLD_MAIN := -Wl,--wrap=__libc_start_main
+OLD_MAIN := -Wl,--wrap=__libc_start_main -Wl,--wrap=stat
 endif
 
 PRELOAD_SRC  := $(wildcard preload/*.c preload/*/*.c)
@@ -36,23 +36,31 @@ SIM_SRC      := $(filter-out preload/sim/nvml/%,$(SIM_ALL))
 ANALYZER_SRC := $(wildcard analyzer/*.c analyzer/*/*.c)
 
 obj = $(patsubst %.c,$(BUILD)/%.o,$(1))
+MESSAGES     := $(BUILD)/generated/export/perfetto.pb-c.o
+# What is linked as an archive (-l:...), the command does not need where it runs.
+LIBS         := -ljansson -lyaml -l:libz.a -l:libprotobuf-c.a -l:libncursesw.a -l:libtinfo.a -ldl -lm -lpthread
+# With every library inside, for machines that have none of them.
+LIBS_INSIDE  := -l:libjansson.a -l:libyaml.a -l:libz.a -l:libprotobuf-c.a -l:libncursesw.a -l:libtinfo.a -ldl -lm -lpthread
 # Each test is a separate program, in the folder of build/ that mirrors its source; so are the programs that tests start.
 tests = $(patsubst %.c,$(BUILD)/%,$(wildcard $(1)))
 UNIT_TESTS    := $(call tests,tests/unit/*/test_*.c)
 UNIT_TOOLS    := $(call tests,tests/unit/make_traces.c tests/unit/estimate/bench_estimate.c tests/unit/systems/memtrace_events.c \
-                 tests/unit/attribution/backward_names.c)
+                 tests/unit/attribution/backward_names.c tests/unit/live/live_traces.c)
 PRELOAD_TESTS := $(call tests,tests/preload/test_*.c)
 SIM_TESTS     := $(call tests,tests/sim/test_*.c)
 UNITS         := $(UNIT_TESTS) $(UNIT_TOOLS) $(PRELOAD_TESTS) $(SIM_TESTS) $(BUILD)/tests/unit/torch/allocator_replay
 # The analyzer without main(), and the files that unit tests share.
-LIBRARY       := $(call obj,$(filter-out analyzer/main.c,$(ANALYZER_SRC)))
+LIBRARY       := $(call obj,$(filter-out analyzer/main.c,$(ANALYZER_SRC))) $(BUILD)/analyzer/html/assets.o $(MESSAGES)
 WRITERS       := $(call obj,tests/unit/fixture.c $(wildcard tests/unit/write_*.c))
 
 # The modules that `memtrace simulate` puts on PYTHONPATH.
 INJECTED := $(patsubst analyzer/simulate/python/%,$(BUILD)/cudasim/python/%,$(wildcard analyzer/simulate/python/*.py))
 
+# The package that a job imports.
+MODULE := $(patsubst preload/module/%,$(BUILD)/python/%,$(wildcard preload/module/memtrace/*.py))
+
 .PHONY: all
-all: $(BUILD)/memtrace $(BUILD)/libmemtrace.so $(BUILD)/libcudasim.so $(BUILD)/libcudasim-nvml.so $(BUILD)/cudasim/libcuda.so.1 $(INJECTED)
+all: $(BUILD)/memtrace $(BUILD)/libmemtrace.so $(BUILD)/libcudasim.so $(BUILD)/libcudasim-nvml.so $(BUILD)/cudasim/libcuda.so.1 $(INJECTED) $(MODULE)
 
 # A preload must not carry a sanitizer into its host, and must not change with one: these two are always built plain.
 # tests/lint/lint.sh checks the stack use of each function.
@@ -73,6 +81,15 @@ $(BUILD)/%.o: %.c Makefile | cuda-headers
 $(BUILD)/%.o: %.S Makefile
 	@mkdir -p $(@D)
 	$(CC) -MMD -MP -fPIC -g -Ipreload -c $< -o $@
+
+# Perfetto's messages, made by protobuf-c.
+$(BUILD)/generated/%.pb-c.c $(BUILD)/generated/%.pb-c.h &: analyzer/%.proto Makefile
+	@mkdir -p $(@D)
+	protoc-c --proto_path=analyzer --c_out=$(BUILD)/generated $<
+$(BUILD)/generated/%.o: $(BUILD)/generated/%.c
+	$(CC) $(filter-out -W%,$(ALLC)) $(OLD_LIBC) -I$(BUILD)/generated -c $< -o $@
+$(call obj,analyzer/export/perfetto.c): ALLC += -I$(BUILD)/generated
+$(call obj,analyzer/export/perfetto.c): | $(MESSAGES:.o=.h)
 
 $(BUILD)/libc/%: libc/%.S libc/stub.h libc/stub.map
 	@mkdir -p $(@D)
@@ -97,13 +114,51 @@ $(BUILD)/cudasim/python/%: analyzer/simulate/python/%
 	@mkdir -p $(@D)
 	cp $< $@
 
-$(BUILD)/memtrace: $(call obj,$(ANALYZER_SRC)) $(OLD_LIBS)
-	$(CC) $(LINK) $(OLD_MAIN) $^ -o $@ -ljansson -lyaml -lm -lpthread
+$(BUILD)/python/%: preload/module/%
+	@mkdir -p $(@D)
+	cp $< $@
+
+# What `memtrace html` puts into every page: our own files, and the libraries that tests/setup.sh fetched. A library that is not
+# there is empty, and the command says so.
+PAGE_LIBS  := echarts.min.js d3.min.js d3-flamegraph.min.js
+PAGE_CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/memtrace/page
+PAGE_FILES := $(addprefix $(BUILD)/page/,page.css page.html page.js licences.html $(PAGE_LIBS))
+# The modules as one script: a page that is opened from disk cannot import.
+$(BUILD)/page/page.js: $(wildcard page/*.js)
+	@mkdir -p $(@D)
+	sed -e '/^import /d' -e 's/^export //' $(sort $^) >$@
+	echo 'typeof document === "undefined" ? serve() : main();' >>$@
+
+$(BUILD)/page/page.css $(BUILD)/page/page.html $(BUILD)/page/licences.html: $(BUILD)/page/%: page/%
+	@mkdir -p $(@D)
+	cp $< $@
+
+$(addprefix $(BUILD)/page/,$(PAGE_LIBS)): $(BUILD)/page/%: $(wildcard $(addprefix $(PAGE_CACHE)/,$(PAGE_LIBS)))
+	@mkdir -p $(@D)
+	if [ -e $(PAGE_CACHE)/$* ]; then cp $(PAGE_CACHE)/$* $@; else : >$@; fi
+
+$(BUILD)/analyzer/html/assets.o: analyzer/html/assets.S $(PAGE_FILES)
+	@mkdir -p $(@D)
+	$(CC) -I$(BUILD)/page -Wa,-I$(BUILD)/page -c $< -o $@
+
+$(BUILD)/memtrace $(BUILD)/inside/memtrace $(BUILD)/shared/memtrace: $(LIBRARY) $(BUILD)/analyzer/main.o $(OLD_LIBS)
+	@mkdir -p $(@D)
+	$(CC) $(LINK) $(OLD_MAIN) $^ -o $@ $(LIBS)
+$(BUILD)/inside/memtrace: LIBS := $(LIBS_INSIDE)
+# Every library shared, as a distribution wants it.
+$(BUILD)/shared/memtrace: LIBS := -ljansson -lyaml -lz -lprotobuf-c -lncursesw -ltinfo -ldl -lm -lpthread
+
+# For a build that does not run here: COMPLETION_OF, a command that does.
+COMPLETION_OF ?= $(BUILD)/memtrace
+SHELLS := bash zsh fish
+$(SHELLS:%=$(BUILD)/completion/%): $(BUILD)/completion/%: $(COMPLETION_OF)
+	@mkdir -p $(@D)
+	$< completion $* >$@
 
 # ---- tests ----
 .SECONDEXPANSION:
 $(UNIT_TESTS) $(UNIT_TOOLS): %: %.o $(LIBRARY) $(WRITERS)
-	$(CC) $(LINK) $^ -o $@ -lcmocka -ljansson -lyaml -lm -lpthread
+	$(CC) $(LINK) $^ -o $@ -lcmocka $(LIBS)
 
 $(BUILD)/tests/unit/torch/allocator_replay: %: %.o $(call obj,$(wildcard analyzer/torch/allocator*.c) analyzer/config/allocator_conf.c analyzer/util/util.c analyzer/util/err.c analyzer/util/buf.c)
 	$(CC) $(LINK) $^ -o $@
@@ -117,10 +172,10 @@ $(SIM_TESTS): %: %.o $(BUILD)/cudasim/libcuda.so.1 $(BUILD)/libcudasim-nvml.so
 	$(CC) $(LINK) $< -o $@ -lcmocka -lpthread $(BUILD)/libcudasim.so -Wl,-rpath,'$$ORIGIN/../../cudasim'
 
 # What tests/bench/run.sh measures with.
-BENCH := $(BUILD)/bench/hook_cost.so $(BUILD)/bench/calls $(BUILD)/bench/make_job $(BUILD)/tests/unit/estimate/bench_estimate
+BENCH := $(BUILD)/bench/hook_cost.so $(BUILD)/bench/calls $(BUILD)/bench/make_job $(BUILD)/bench/make_page_trace $(BUILD)/tests/unit/estimate/bench_estimate
 $(BUILD)/bench/hook_cost.so: BENCH_FLAGS := -shared -fPIC
-$(BUILD)/bench/make_job: BENCH_FLAGS := -Iinclude -Itests/unit tests/unit/write_training.c tests/unit/write_trace.c
-$(BUILD)/bench/hook_cost.so $(BUILD)/bench/calls $(BUILD)/bench/make_job: $(BUILD)/bench/%: tests/bench/$$(basename $$*).c tests/unit/write_training.c tests/unit/write_trace.c
+$(BUILD)/bench/make_job $(BUILD)/bench/make_page_trace: BENCH_FLAGS := -Iinclude -Itests/unit tests/unit/write_training.c tests/unit/write_trace.c
+$(BUILD)/bench/hook_cost.so $(BUILD)/bench/calls $(BUILD)/bench/make_job $(BUILD)/bench/make_page_trace: $(BUILD)/bench/%: tests/bench/$$(basename $$*).c tests/unit/write_training.c tests/unit/write_trace.c
 	@mkdir -p $(@D)
 	$(CC) -std=gnu17 -O2 $< $(BENCH_FLAGS) -o $@ -ldl
 
@@ -129,7 +184,7 @@ $(BUILD)/bench/hook_cost.so $(BUILD)/bench/calls $(BUILD)/bench/make_job: $(BUIL
 units: all $(UNITS) bench-programs
 bench-programs: $(BENCH)
 
-.PHONY: test soak faults accuracy population published test-all test-matrix test-gpu gpu-kit conformance bench demo setup fuzz check coverage lint format install clean help cuda-headers
+.PHONY: test soak faults accuracy models population published test-all test-matrix test-gpu gpu-kit conformance bench demo tutorial setup fuzz check coverage lint format install dist clean help cuda-headers
 setup:          ## install the packages for building and testing (Debian packages, CUDA headers)
 	@tests/setup.sh build
 
@@ -150,7 +205,7 @@ test-gpu:       ## everything against this machine's GPU, at most LIMIT=840 seco
 
 # For a machine without network, compiler or libraries: memtrace is linked with jansson and yaml inside.
 KIT := $(BUILD)/gpu-kit
-gpu-kit: all $(BUILD)/bench/hook_cost.so ## build/gpu-kit.tar.gz, which runs test-gpu on another machine: python3 gpu-kit/tests/gpu/run.py
+gpu-kit: all $(BUILD)/inside/memtrace $(BUILD)/bench/hook_cost.so ## build/gpu-kit.tar.gz, which runs test-gpu on another machine: python3 gpu-kit/tests/gpu/run.py
 	@rm -rf $(KIT)
 	@mkdir -p $(KIT)/build/bench $(KIT)/tests/bench $(KIT)/examples $(KIT)/preload/sim/device
 	@cp -rP tests/gpu tests/jobs tests/mtr.py $(KIT)/tests/
@@ -159,7 +214,7 @@ gpu-kit: all $(BUILD)/bench/hook_cost.so ## build/gpu-kit.tar.gz, which runs tes
 	@cp preload/sim/device/gpus.def preload/sim/device/settings.def $(KIT)/preload/sim/device/
 	@cp -rP $(BUILD)/libmemtrace.so $(BUILD)/libcudasim.so $(BUILD)/libcudasim-nvml.so $(BUILD)/cudasim $(KIT)/build/
 	@cp $(BUILD)/bench/hook_cost.so $(KIT)/build/bench/
-	@$(CC) $(LINK) $(OLD_MAIN) $(LIBRARY) $(BUILD)/analyzer/main.o $(OLD_LIBS) -o $(KIT)/build/memtrace -l:libjansson.a -l:libyaml.a -lm -lpthread
+	@cp $(BUILD)/inside/memtrace $(KIT)/build/
 	@tar -C $(BUILD) --exclude __pycache__ -czf $(KIT).tar.gz gpu-kit
 	@echo $(KIT).tar.gz
 
@@ -179,6 +234,9 @@ soak: all       ## 10^9 events at the budget's limit, some minutes: cost, memory
 faults: all     ## every call of the recorder made to fail; writes the table of docs/reliability.md
 	@python3 tests/long/faults.py --write
 
+models: all     ## every model type of transformers against PyTorch's counters; writes docs/models.md
+	@python3 tests/accuracy/models.py --write
+
 accuracy: all   ## our estimates and the documents' against PyTorch's counters; writes docs/accuracy.md
 	@python3 tests/accuracy/accuracy.py --write
 
@@ -190,6 +248,9 @@ population: all  ## jobs with faults drawn at random (DRAWS=520, SEED=7), and wh
 published: all  ## jobs whose memory others published, on the simulated device; writes docs/published.md; SOURCE=NAME: only this one
 	@python3 tests/published/run.py $(SOURCE)
 
+tutorial: all   ## runs the commands of docs/tutorial.md and writes their outputs into it
+	@python3 tests/tutorial.py --write
+
 demo:           ## record a real PyTorch job, and one that runs out of memory
 	@examples/demo.sh
 
@@ -200,9 +261,10 @@ FUZZ_RUN   = -max_total_time=$(FUZZ_TIME) -timeout=20 -print_final_stats=1
 fuzz:           ## hostile traces and configurations, ten minutes for each reader (libFuzzer; FUZZ_TIME=60 for a minute)
 	@mkdir -p $(READERS:%=build-fuzz/%)
 	@$(MAKE) -s BUILD=build-fuzz CC=clang SAN=fuzzer-no-link,address,undefined CFLAGS='-O1 -g -fno-sanitize-recover=undefined' fuzz-targets
-	@for r in $(filter-out trace,$(READERS)); do \
+	@for r in $(filter-out trace import,$(READERS)); do \
 		(cd build-fuzz && FUZZ_READER=$$r tests/unit/fuzz/fuzz_config $(FUZZ_RUN) -max_len=20000 -artifact_prefix=$$r- $$r ../tests/unit/fuzz/corpus/$$r) || exit 1; \
 	done
+	$(if $(filter import,$(READERS)),@cd build-fuzz && tests/unit/fuzz/fuzz_import $(FUZZ_RUN) -max_len=20000 -artifact_prefix=import- import ../tests/unit/fuzz/corpus/import)
 	$(if $(filter trace,$(READERS)),@cd build-fuzz && tests/unit/fuzz/fuzz_trace $(FUZZ_RUN) -max_len=200000 -artifact_prefix=trace- trace ../tests/unit/fuzz/corpus/trace)
 
 # `make test` builds these too, without sanitizers, so that they always compile.
@@ -211,7 +273,7 @@ FUZZ_TARGETS := $(call tests,tests/unit/fuzz/fuzz_*.c)
 fuzz-targets: $(FUZZ_TARGETS)
 $(FUZZ_TARGETS:=.o): ALLC += -DFUZZING_WITH_LIBFUZZER
 $(FUZZ_TARGETS): %: %.o $(LIBRARY) $(BUILD)/tests/unit/write_trace.o
-	$(CC) $(LINK) -fsanitize=fuzzer $^ -o $@ -ljansson -lyaml -lm -lpthread
+	$(CC) $(LINK) -fsanitize=fuzzer $^ -o $@ $(LIBS)
 
 # gcc -fanalyzer compiles each object, then clang-tidy reads the source: changed files are checked again. See .clang-tidy and tests/lint/cppcheck.txt.
 CHECKED := $(PRELOAD_SRC) $(SIM_ALL) $(ANALYZER_SRC)
@@ -239,17 +301,29 @@ lint: all       ## rules of CONTRIBUTING.md: forbidden calls of the preload, use
 format:         ## clang-format over every C file (see .clang-format)
 	@git ls-files -co --exclude-standard 'analyzer/*.[ch]' 'preload/*.[ch]' 'include/*.[ch]' 'libc/*.[ch]' 'tests/*.[ch]' | xargs clang-format -i
 
-install: all    ## to PREFIX (/usr/local)
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/memtrace $(DESTDIR)$(PREFIX)/share/man/man1
-	install -m 755 $(BUILD)/memtrace $(DESTDIR)$(PREFIX)/bin/
-	install -m 755 $(BUILD)/libmemtrace.so $(BUILD)/libcudasim.so $(BUILD)/libcudasim-nvml.so $(DESTDIR)$(PREFIX)/lib/memtrace/
-	install -d $(DESTDIR)$(PREFIX)/lib/memtrace/cudasim
-	ln -sf ../libcudasim.so $(DESTDIR)$(PREFIX)/lib/memtrace/cudasim/libcuda.so.1
-	install -d $(DESTDIR)$(PREFIX)/lib/memtrace/cudasim/python
-	install -m 644 analyzer/simulate/python/*.py $(DESTDIR)$(PREFIX)/lib/memtrace/cudasim/python/
-	install -m 644 docs/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1/
-	install -d $(DESTDIR)$(PREFIX)/share/man/man5
-	install -m 644 docs/man/*.5 $(DESTDIR)$(PREFIX)/share/man/man5/
+# libmemtrace.so is a program too, which writes the traces. PYTHONDIR: where that PREFIX's Python looks for modules.
+PYTHONDIR ?= $(shell python3 -c 'import site, sys; p = sys.argv[1]; print(next((d for d in site.getsitepackages() if d.startswith(p + "/lib/")), p + "/lib/python3/dist-packages"))' $(PREFIX))
+INSTALLED ?= $(BUILD)/memtrace
+INTO       = $(DESTDIR)$(PREFIX)
+install: all $(INSTALLED) $(SHELLS:%=$(BUILD)/completion/%) ## command, libraries, Python module, man pages and completion, to PREFIX (/usr/local); DESTDIR is put before
+	install -d $(addprefix $(INTO)/,bin lib/memtrace/cudasim/python share/man/man1 share/man/man5 share/man/man7 share/bash-completion/completions \
+		share/zsh/site-functions share/fish/vendor_completions.d)
+	install -m 755 $(INSTALLED) $(INTO)/bin/
+	install -m 755 $(BUILD)/libmemtrace.so $(INTO)/lib/memtrace/
+	install -m 644 $(BUILD)/libcudasim.so $(BUILD)/libcudasim-nvml.so $(INTO)/lib/memtrace/
+	ln -sf ../libcudasim.so $(INTO)/lib/memtrace/cudasim/libcuda.so.1
+	install -m 644 analyzer/simulate/python/*.py $(INTO)/lib/memtrace/cudasim/python/
+	install -m 644 docs/man/*.1 $(INTO)/share/man/man1/
+	install -m 644 docs/man/*.5 $(INTO)/share/man/man5/
+	install -m 644 docs/man/*.7 $(INTO)/share/man/man7/
+	install -m 644 $(BUILD)/completion/bash $(INTO)/share/bash-completion/completions/memtrace
+	install -m 644 $(BUILD)/completion/zsh $(INTO)/share/zsh/site-functions/_memtrace
+	install -m 644 $(BUILD)/completion/fish $(INTO)/share/fish/vendor_completions.d/memtrace.fish
+	$(if $(wildcard preload/module/memtrace/*.py),install -d $(DESTDIR)$(PYTHONDIR)/memtrace)
+	$(if $(wildcard preload/module/memtrace/*.py),install -m 644 preload/module/memtrace/*.py $(DESTDIR)$(PYTHONDIR)/memtrace/)
+
+dist:           ## build/dist: a .deb, a wheel, and with aarch64-linux-gnu-gcc a wheel for aarch64; PARTS="deb wheel": only these
+	@packaging/dist.sh $(VERSION) $(PARTS)
 
 clean:          ## remove the build folders
 	rm -rf build build-*

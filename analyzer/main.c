@@ -7,39 +7,27 @@
 #include <string.h>
 #include <unistd.h>
 
-static const struct command *const commands[] = {
-	&cmd_run,      &cmd_simulate, &cmd_report, &cmd_diff,         &cmd_check,
-	&cmd_estimate, &cmd_match,    &cmd_plan,   &cmd_preload_path,
-};
-
 static void print_help(void)
 {
 	puts("usage: memtrace COMMAND [OPTIONS] [ARGUMENTS]\n"
 	     "       memtrace TRACE...            the same as memtrace report TRACE...\n");
-	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
+	for (size_t i = 0; commands[i]; i++)
 		printf("  %-14s %s\n", commands[i]->name, commands[i]->summary);
 	puts("\n  memtrace COMMAND --help shows a command's options; memtrace --version the version.\n"
 	     "  Exit status: 0 success, 1 a negative answer, 2 bad usage or input, 3 internal error.\n"
 	     "\n  Record: LD_PRELOAD=$(memtrace preload-path) torchrun ... train.py    or    memtrace run -- COMMAND");
 }
 
-static const struct command *find(const char *name)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
-		if (!strcmp(commands[i]->name, name))
-			return commands[i];
-	return NULL;
-}
-
 static int unknown(const char *word)
 {
-	const char *names[ARRAY_SIZE(commands) + 2] = { 0 };
+	const char *names[64] = { 0 };
 	struct buf list = { 0 };
 	const char *near;
+	size_t count = 0;
 
-	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
-		names[i] = commands[i]->name;
-	names[ARRAY_SIZE(commands)] = "help";
+	for (; commands[count]; count++)
+		names[count] = commands[count]->name;
+	names[count] = "help";
 	near = nearest(word, names);
 	if (near) {
 		err_print("\"%s\" is neither a command nor a file; did you mean %s?", word, near);
@@ -61,7 +49,7 @@ static int help(int argc, char **argv)
 		print_help();
 		return STATUS_FINE;
 	}
-	c = find(argv[2]);
+	c = command_find(argv[2]);
 	if (!c)
 		return unknown(argv[2]);
 	line[0] = argv[2];
@@ -82,7 +70,7 @@ int main(int argc, char **argv)
 		puts("memtrace " MEMTRACE_VERSION);
 		return STATUS_FINE;
 	}
-	c = find(argv[1]);
+	c = command_find(argv[1]);
 	if (c)
 		return command_main(c, argc - 1, argv + 1);
 	/* Without a command the traces are reported; options may come first. */

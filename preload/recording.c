@@ -15,6 +15,7 @@
 #include "record/event.h"
 #include "record/file.h"
 #include "memory/graphs.h"
+#include "marks/marks.h"
 #include "hooks/bypass.h"
 #include "hooks/real.h"
 #include "record/keyframe.h"
@@ -89,16 +90,18 @@ static void check_writer(void)
 {
 	struct writer_control *c = recorder_control();
 	int error = atomic_load(&c->error);
+	uint32_t state = atomic_load(&c->state);
 
-	if (!error || me.writer_failed)
+	if (!error || state == WRITER_WAITING || me.writer_failed)
 		return;
 	me.writer_failed = 1;
-	me.refused = atomic_load(&c->state) == WRITER_REFUSED;
+	me.refused = state == WRITER_REFUSED;
 	if (me.refused) {
 		me.has_reported_loss = 1;
-		atomic_store(&recording_state, RECORDING_OFF);
 		recorder_discard();
 		notice_lost("not recording", "no trace can be made", error);
+		/* at last: the end of the process waits for this line only while recording is on */
+		atomic_store(&recording_state, RECORDING_OFF);
 	} else {
 		recorder_stop(MT_LOST_NO_SPACE, error);
 	}
@@ -350,6 +353,7 @@ int recording_start(void)
 	if (atomic_compare_exchange_strong(&recording_state, &idle, RECORDING_STARTING)) {
 		idle = RECORDING_STARTING;
 		atomic_compare_exchange_strong(&recording_state, &idle, begin_uncancelled());
+		marks_begin();
 	}
 	while (atomic_load(&recording_state) == RECORDING_STARTING) {
 		if (now_ns() - waited > LOCK_MS(1000)) {

@@ -22,6 +22,22 @@ static inline uint32_t tables_stack_flags(const struct tables *t, uint32_t stack
 	return tables_stack_info(t, stack)->flags;
 }
 
+/* Work that makes nothing for a single step alone, or whose blocks have an owner of their own. */
+#define STACK_NOT_OF_A_STEP                                                             \
+	(STACK_INIT | STACK_LOADING | STACK_SAVING | STACK_OPTIMIZER | STACK_BACKWARD | \
+	 STACK_CLIPPING)
+
+/* Is it the job's own code, outside of models, optimizers and their like? */
+static inline int tables_stack_is_own_code(const struct tables *t, uint32_t stack)
+{
+	uint32_t flags = tables_stack_flags(t, stack);
+	enum block_hint hint = stack_hint(flags);
+
+	return flags & STACK_FRAMES &&
+	       !(flags & (STACK_MODULE | STACK_LOSS | STACK_NOT_OF_A_STEP)) &&
+	       (hint == HINT_NOTHING || hint == HINT_INPUTS);
+}
+
 /* The owner of what the stack's module allocates. */
 static inline enum owner tables_stack_owner(const struct tables *t, uint32_t stack)
 {

@@ -33,20 +33,9 @@ void backward_init(struct backward *b, const struct tables *t, bytes smallest)
 	b->origins[b->origin_count++] = (struct origin){ 0 };
 }
 
-static void forget_keys(struct backward *b)
-{
-	struct origin_entry *e = b->known, *next;
-
-	HASH_CLEAR(hh, b->known); /* the links between the entries stay */
-	for (; e; e = next) {
-		next = e->hh.next;
-		free(e);
-	}
-}
-
 void backward_release(struct backward *b)
 {
-	forget_keys(b);
+	HASH_RELEASE(b->known);
 	forward_blocks_release(&b->forward);
 	free(b->runs);
 	free(b->named);
@@ -377,7 +366,7 @@ void backward_gap(struct backward *b)
 void backward_end(struct backward *b)
 {
 	end_pass(b);
-	forget_keys(b);
+	HASH_RELEASE(b->known);
 	forward_blocks_release(&b->forward);
 	free(b->runs);
 	b->runs = NULL;

@@ -1,5 +1,7 @@
 #include "attribution/classify.h"
-#include "util/order.h"
+
+#include "attribution/evaluation.h"
+#include "util/size_counts.h"
 
 #include <stdlib.h>
 
@@ -111,6 +113,14 @@ static enum category of_cache(const struct block_context *c, const struct block_
 	return is_inference(c) ? CATEGORY_KV_CACHE : CATEGORY_ACTIVATIONS;
 }
 
+/* Was the block freed between its forward pass and the backward pass, with few others? That pass
+ * needs it no more: a result of the model, of which the loss made a copy. A graph has more blocks.
+ */
+static int is_dropped_result(const struct block_info *f)
+{
+	return activity_is_backward(f->free_span->next) && f->free_span->frees <= CALL_LEAVES;
+}
+
 static enum category of_forward(const struct block_context *c, const struct block_info *f)
 {
 	int is_input = f->alloc_span->activity == ACTIVITY_MAIN &&
@@ -140,7 +150,7 @@ static enum category of_forward(const struct block_context *c, const struct bloc
 		return CATEGORY_ACTIVATIONS;
 	/* Of an autograd graph without a backward pass. */
 	if (f->free_span != f->alloc_span && f->backward_end > span_index(c, f->free_span) &&
-	    f->alloc_flags & STACK_MODULE)
+	    f->alloc_flags & STACK_MODULE && !is_dropped_result(f))
 		return CATEGORY_ACTIVATIONS;
 	return CATEGORY_TEMPORARIES;
 }
@@ -228,49 +238,23 @@ static enum category category_of(const struct block_context *c, const struct blo
 	}
 }
 
-/* The sizes of the blocks of some categories, ascending. */
-struct sizes {
-	bytes *list;
-	size_t count;
-};
-
-static struct sizes sizes_of(const struct lifetimes *l, unsigned categories)
+/* The sizes of the blocks of some categories. */
+static struct size_counts sizes_of(const struct lifetimes *l, unsigned categories)
 {
-	struct sizes s = { .list = xcalloc(l->count, sizeof(*s.list)) };
+	struct size_counts s = { 0 };
 
 	for (size_t i = 0; i < l->count; i++)
 		if (categories & 1u << l->list[i].category)
-			s.list[s.count++] = l->list[i].alloc.bytes;
-	if (s.count)
-		qsort(s.list, s.count, sizeof(*s.list), by_bytes_rising);
+			size_counts_add(&s, l->list[i].alloc.bytes);
+	size_counts_sort(&s);
 	return s;
 }
 
-/* How many sizes are smaller than `size`? */
-static size_t count_smaller(const struct sizes *s, bytes size)
+/* How many blocks have `size`, or its half or double: the same tensor in another precision? */
+static uint64_t count_alike(const struct size_counts *s, bytes size)
 {
-	size_t low = 0, high = s->count;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (s->list[middle] < size)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
-}
-
-/* How many sizes equal `size`, or its half or double: the same tensor in another precision? */
-static size_t count_alike(const struct sizes *s, bytes size)
-{
-	const bytes keys[] = { size, 2 * size, size / 2 };
-	size_t n = 0;
-
-	for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
-		n += count_smaller(s, keys[i] + 1) - count_smaller(s, keys[i]);
-	return n;
+	return size_counts_find(s, size) + size_counts_find(s, 2 * size) +
+	       size_counts_find(s, size / 2);
 }
 
 /* Is the block a parameter for no other reason than that a constructor allocated it? */
@@ -289,9 +273,9 @@ static int is_doubtful(const struct block_context *c, const struct lifetime *l)
  */
 static void find_untrained(const struct block_context *c, struct lifetimes *l)
 {
-	struct sizes trained =
+	struct size_counts trained =
 		sizes_of(l, 1u << CATEGORY_OPTIMIZER_STATES | 1u << CATEGORY_GRADIENTS);
-	struct sizes parameters = sizes_of(l, 1u << CATEGORY_PARAMETERS);
+	struct size_counts parameters = sizes_of(l, 1u << CATEGORY_PARAMETERS);
 	bytes certain = 0, matched = 0;
 
 	for (size_t i = 0; i < l->count; i++) {
@@ -310,14 +294,14 @@ static void find_untrained(const struct block_context *c, struct lifetimes *l)
 		    count_alike(&trained, size) < count_alike(&parameters, size))
 			l->list[i].category = CATEGORY_BUFFERS;
 	}
-	free(trained.list);
-	free(parameters.list);
+	size_counts_release(&trained);
+	size_counts_release(&parameters);
 }
 
 /* If the trace ends within a backward pass, a block of a parameter's size is its gradient. */
 static void find_gradients(const struct block_context *c, struct lifetimes *l)
 {
-	struct sizes parameters = sizes_of(l, 1u << CATEGORY_PARAMETERS);
+	struct size_counts parameters = sizes_of(l, 1u << CATEGORY_PARAMETERS);
 
 	for (size_t i = 0; i < l->count; i++) {
 		struct lifetime *x = &l->list[i];
@@ -328,7 +312,7 @@ static void find_gradients(const struct block_context *c, struct lifetimes *l)
 		    count_alike(&parameters, x->alloc.bytes))
 			x->category = CATEGORY_GRADIENTS;
 	}
-	free(parameters.list);
+	size_counts_release(&parameters);
 }
 
 /*
@@ -338,7 +322,8 @@ static void find_gradients(const struct block_context *c, struct lifetimes *l)
  */
 static void find_kept_data(const struct block_context *c, struct lifetimes *l)
 {
-	struct sizes trained = sizes_of(l, 1u << CATEGORY_PARAMETERS | 1u << CATEGORY_GRADIENTS);
+	struct size_counts trained =
+		sizes_of(l, 1u << CATEGORY_PARAMETERS | 1u << CATEGORY_GRADIENTS);
 
 	for (size_t i = 0; i < l->count; i++) {
 		uint32_t flags = tables_stack_flags(c->in.tables, l->list[i].alloc.stack);
@@ -348,10 +333,10 @@ static void find_kept_data(const struct block_context *c, struct lifetimes *l)
 		    !count_alike(&trained, l->list[i].alloc.bytes))
 			l->list[i].category = CATEGORY_OTHER;
 	}
-	free(trained.list);
+	size_counts_release(&trained);
 }
 
-void classify(struct lifetimes *l, const struct block_setting *in)
+void classify_beside(struct lifetimes *l, struct lifetimes *others, const struct block_setting *in)
 {
 	struct block_context c;
 
@@ -364,5 +349,17 @@ void classify(struct lifetimes *l, const struct block_setting *in)
 	find_untrained(&c, l);
 	find_gradients(&c, l);
 	find_kept_data(&c, l);
+	for (size_t i = 0; i < others->count; i++) {
+		struct block_info f = block_info_of(&c, &others->list[i]);
+
+		others->list[i].category = (uint8_t)category_of(&c, &f);
+	}
 	block_context_release(&c);
+}
+
+void classify(struct lifetimes *l, const struct block_setting *in)
+{
+	struct lifetimes none = { 0 };
+
+	classify_beside(l, &none, in);
 }

@@ -3,6 +3,7 @@
 #include "attribution/attribution.h"
 #include "util/order.h"
 #include "util/size_counts.h"
+#include "util/sizes_twice.h"
 
 #include <stdlib.h>
 
@@ -10,7 +11,6 @@
 #define ADAM_STATES 2                /* of each parameter */
 #define MOST_STATES 3                /* Adam with amsgrad */
 #define MIN_SIZES 3    /* different sizes of states, of which a common divisor says something */
-#define MIN_STEPPED 2  /* gradients with states: fewer may be of a size by chance */
 #define MIN_COPIED 48  /* percent: what a copy of all parameters is of both, about a half */
 #define MIN_REPEATED 8 /* parameters, in the order of a model before: fewer may be chance */
 #define MAX_REPEATED 4096
@@ -23,17 +23,6 @@ struct trained {
 	int by_gradients; /* the gradients are all there: they tell what is trained */
 	uint64_t states_each;
 };
-
-static uint64_t gcd(uint64_t a, uint64_t b)
-{
-	while (b) {
-		uint64_t rest = a % b;
-
-		a = b;
-		b = rest;
-	}
-	return a;
-}
 
 /* Trained parameters of a size; 0 if nothing shows it. */
 static uint64_t trained_of(const struct trained *n, bytes size)
@@ -55,14 +44,17 @@ static uint64_t states_each(const struct trained *n)
 		const struct size_count *s = &n->states.list[i];
 		uint64_t parameters = size_counts_find(&n->parameters, s->size);
 
-		divisor = gcd(s->count, divisor);
+		/* Euclid's algorithm. */
+		for (uint64_t with = s->count, rest; with; divisor = with, with = rest)
+			rest = divisor % with;
 		while (parameters && least < MOST_STATES && s->count / least > parameters)
 			least++;
 	}
 	return n->states.count >= MIN_SIZES && divisor <= MOST_STATES ? divisor : least;
 }
 
-static void count_trained(struct trained *n, const struct lifetimes *l, int is_backward)
+static void count_trained(struct trained *n, const struct lifetimes *l, const struct tables *t,
+			  int is_backward)
 {
 	bytes gradients = 0, parameters = 0;
 
@@ -72,7 +64,8 @@ static void count_trained(struct trained *n, const struct lifetimes *l, int is_b
 
 		if (size < MIN_SIZE)
 			continue;
-		if (x->category == CATEGORY_OPTIMIZER_STATES)
+		if (x->category == CATEGORY_OPTIMIZER_STATES &&
+		    !tables_stack_is_own_code(t, x->alloc.stack))
 			size_counts_add(&n->states, size);
 		if (x->category == CATEGORY_GRADIENTS) {
 			size_counts_add(&n->gradients, size);
@@ -90,20 +83,23 @@ static void count_trained(struct trained *n, const struct lifetimes *l, int is_b
 	n->states_each = n->states.count ? states_each(n) : 0;
 }
 
-/* The states of a second optimizer: each parameter has at least twice those of Adam. */
+/* The states of a second optimizer, which may be making them: more than one has for each
+ * parameter. What is beyond Adam's is of the second. */
 static bytes second_states(const struct trained *n)
 {
-	bytes sum = 0, all = 0;
+	bytes sum = 0, too_many = 0, all = 0;
 
 	for (size_t i = 0; i < n->states.count; i++) {
 		const struct size_count *s = &n->states.list[i];
 		uint64_t parameters = size_counts_find(&n->parameters, s->size);
 
 		all = bytes_add(all, s->size * (bytes)s->count);
-		if (parameters && s->count >= 2 * ADAM_STATES * parameters)
-			sum = bytes_add(sum, s->size * (bytes)s->count);
+		if (!parameters || s->count <= MOST_STATES * parameters)
+			continue;
+		too_many = bytes_add(too_many, s->size * (bytes)s->count);
+		sum = bytes_add(sum, s->size * (bytes)(s->count - ADAM_STATES * parameters));
 	}
-	return sum > all / 2 ? sum / 2 : 0;
+	return too_many > all / 2 ? sum : 0;
 }
 
 /* A tensor that the job's own code holds, or a module, outside of any forward pass. */
@@ -126,11 +122,32 @@ static int by_time(const void *a, const void *b)
 	return ORDER(x->time_ns, y->time_ns);
 }
 
-/* Of the held blocks of a size, the first ones are the model's, as many as are trained. */
-static void find_copies(struct duplicates *d, const struct trained *n,
-			const struct lifetime *const *held, size_t count)
+/* Is the model called between two times? Its results are no data. */
+static int is_model_between(const struct spans *spans, uint64_t from_ns, uint64_t to_ns)
 {
-	struct size_counts met = { 0 };
+	const struct span *first = spans_at(spans, from_ns), *last = spans_at(spans, to_ns);
+
+	if (!first || last - first > MAX_SPANS_OF_SET)
+		return 1;
+	for (const struct span *s = first; s <= last; s++)
+		if (s->activity == ACTIVITY_MODEL || s->activity == ACTIVITY_EVALUATION)
+			return 1;
+	return 0;
+}
+
+/* Did the job's own code, and no module, make the block before the model was called? */
+static int is_of_setup(const struct lifetime *l, const struct spans *spans, const struct tables *t)
+{
+	return spans->count && l->category != CATEGORY_PARAMETERS &&
+	       l->category != CATEGORY_BUFFERS && tables_stack_is_own_code(t, l->alloc.stack) &&
+	       !is_model_between(spans, spans->list[0].start_ns, l->alloc.time_ns);
+}
+
+/* Of the held blocks of a size, the first ones are the model's, as many as are trained. */
+static void find_copies(struct duplicates *d, const struct trained *n, const struct spans *spans,
+			const struct tables *t, const struct lifetime *const *held, size_t count)
+{
+	struct size_counts met = { 0 }, own = { 0 };
 	bytes parameters = 0;
 
 	for (size_t i = 0; i < count; i++) {
@@ -153,28 +170,24 @@ static void find_copies(struct duplicates *d, const struct trained *n,
 			left->count--;
 		d->copies = bytes_add(d->copies, r->bytes);
 		d->copies_count++;
+		if (is_of_setup(held[i], spans, t))
+			size_counts_add(&own, r->bytes);
 	}
 	size_counts_release(&met);
-	/* A frozen part of the model has layers of the same sizes, and no copy of the rest. */
+	size_counts_sort(&own);
+	/* A frozen part of the model has layers of the same sizes, and no copy of the rest. But no
+	 * module has what the job's own code made, in several sizes of parameters: it is a copy of
+	 * a part, too. */
 	if (d->copies < parameters / 100 * MIN_COPIED) {
 		d->copies = 0;
 		d->copies_count = 0;
+		for (size_t i = 0; own.count >= MIN_SIZES && i < own.count; i++) {
+			d->copies = bytes_add(d->copies, bytes_times(own.list[i].size,
+								     (int64_t)own.list[i].count));
+			d->copies_count += (uint32_t)own.list[i].count;
+		}
 	}
-}
-
-/* Is some size once in the list, among those of its first `count` that are repeated? Without one,
- * the list repeats itself because the layers of a model are alike. */
-static int has_unique(const struct lifetime *const *list, size_t length, size_t count)
-{
-	for (size_t i = 0; i < count; i++) {
-		size_t same = 0;
-
-		for (size_t k = 0; k < length && same < 2; k++)
-			same += list[k]->alloc.bytes == list[i]->alloc.bytes;
-		if (same == 1)
-			return 1;
-	}
-	return 0;
+	size_counts_release(&own);
 }
 
 /*
@@ -184,46 +197,97 @@ static int has_unique(const struct lifetime *const *list, size_t length, size_t 
 static void find_second_model(struct duplicates *d, const struct lifetime *const *held,
 			      size_t count)
 {
-	const struct lifetime **list = xcalloc(count + 1, sizeof(struct lifetime *));
+	bytes *sizes = xcalloc(count + 1, sizeof(*sizes));
 	size_t n = 0, first;
 
 	for (size_t i = 0; i < count && n < MAX_REPEATED; i++)
 		if (held[i]->category != CATEGORY_INPUTS)
-			list[n++] = held[i];
-	for (first = n / 2; first + MIN_REPEATED <= n && first <= n - n / 3; first++) {
-		size_t k = 0;
-
-		while (first + k < n && list[first + k]->alloc.bytes == list[k]->alloc.bytes)
-			k++;
-		if (first + k < n || !has_unique(list, first, k))
-			continue;
-		for (k = first; k < n; k++)
-			d->copies = bytes_add(d->copies, list[k]->alloc.bytes);
-		d->copies_count = (uint32_t)(n - first);
-		break;
-	}
-	free(list);
+			sizes[n++] = held[i]->alloc.bytes;
+	first = sizes_begin_again(sizes, n, MIN_REPEATED);
+	for (size_t i = first; first && i < n; i++)
+		d->copies = bytes_add(d->copies, sizes[i]);
+	d->copies_count = (uint32_t)(first ? n - first : 0);
+	free(sizes);
 }
 
-/* Gradients of sizes of which there is no state, while others of the same moment have some. */
-static void find_unstepped(struct duplicates *d, const struct trained *n)
+static uint32_t step_of(const struct spans *spans, const struct lifetime *l)
 {
-	bytes unstepped = 0;
-	uint64_t stepped = 0;
+	const struct span *s = spans_at(spans, l->alloc.time_ns);
 
-	for (size_t i = 0; n->states_each && i < n->gradients.count; i++) {
-		const struct size_count *g = &n->gradients.list[i];
+	return s ? s->step : 0;
+}
 
-		/* A state of another precision is of half or twice the size, or of four times. */
-		if (size_counts_find(&n->states, g->size) ||
-		    size_counts_find(&n->states, g->size / 2) ||
-		    size_counts_find(&n->states, g->size * 2) ||
-		    size_counts_find(&n->states, g->size * 4))
-			stepped += g->count;
-		else
-			unstepped = bytes_add(unstepped, g->size * (bytes)g->count);
+/* Parameters, trained or not, that come twice. */
+static bytes twin_of(const struct lifetime *const *held, size_t count)
+{
+	bytes *sizes = xcalloc(count + 1, sizeof(*sizes)), twin;
+	size_t n = 0;
+
+	for (size_t i = 0; i < count && n < MAX_REPEATED; i++)
+		if (held[i]->category == CATEGORY_PARAMETERS)
+			sizes[n++] = held[i]->alloc.bytes;
+	twin = sizes_twice(sizes, n, MIN_REPEATED);
+	free(sizes);
+	return twin;
+}
+
+/* Parameters that copy.deepcopy() made; a constructor copies layers of one model, as
+ * nn.TransformerEncoder does. One copy may be a reference; of several, each is a copy too many. */
+static void find_deep_copies(struct duplicates *d, const struct lifetime *const *held, size_t count,
+			     const struct tables *t)
+{
+	bytes parameters = 0, deep = 0;
+	uint32_t blocks = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		const struct stack_info *s = tables_stack_info(t, held[i]->alloc.stack);
+
+		if (held[i]->category != CATEGORY_PARAMETERS)
+			continue;
+		parameters = bytes_add(parameters, held[i]->alloc.bytes);
+		if (!(s->tags & TAGGED(COPY)) || s->flags & STACK_INIT)
+			continue;
+		deep = bytes_add(deep, held[i]->alloc.bytes);
+		blocks++;
 	}
-	d->unstepped = stepped >= MIN_STEPPED ? unstepped : 0;
+	d->twin = larger_of(d->twin, deep);
+	if (deep > d->copies && deep > (parameters - deep) / 2 * 3) {
+		d->copies = deep;
+		d->copies_count = blocks;
+	}
+}
+
+/* Does a state have this size? One of another precision has half or twice of it, or four times. */
+static int has_state(const struct size_counts *states, bytes size)
+{
+	return size_counts_find(states, size) || size_counts_find(states, size / 2) ||
+	       size_counts_find(states, size * 2) || size_counts_find(states, size * 4);
+}
+
+/* Gradients of sizes of which there is no state, while the optimizer has states.
+ * Small blocks count too: biases, norms and adapters may be all that is trained. */
+static bytes unstepped(const struct lifetimes *l, const struct tables *t)
+{
+	struct size_counts states = { 0 };
+	bytes sum = 0;
+	int is_sure = 0; /* a state has a stack that says so */
+
+	for (size_t i = 0; i < l->count; i++)
+		if (l->list[i].category == CATEGORY_OPTIMIZER_STATES &&
+		    !tables_stack_is_own_code(t, l->list[i].alloc.stack)) {
+			size_counts_add(&states, l->list[i].alloc.bytes);
+			is_sure |= (tables_stack_flags(t, l->list[i].alloc.stack) &
+				    STACK_OPTIMIZER) != 0;
+		}
+	size_counts_sort(&states);
+	for (size_t i = 0; is_sure && i < l->count; i++) {
+		const struct lifetime *x = &l->list[i];
+
+		if (x->category == CATEGORY_GRADIENTS && !has_state(&states, x->alloc.bytes))
+			sum = bytes_add(sum, x->alloc.bytes);
+	}
+	size_counts_release(&states);
+	return sum;
 }
 
 /* Does a parameter have this size? */
@@ -252,34 +316,28 @@ static int by_stack(const void *a, const void *b)
 	return x->stack != y->stack ? ORDER(x->stack, y->stack) : ORDER(x->time_ns, y->time_ns);
 }
 
-static uint32_t step_of(const struct spans *spans, const struct lifetime *l)
+/* The last activity before a span that is not the job's own code. */
+static uint8_t activity_before(const struct spans *spans, const struct span *s)
 {
-	const struct span *s = spans_at(spans, l->alloc.time_ns);
-
-	return s ? s->step : 0;
+	while (s > spans->list) {
+		s--;
+		if (s->activity != ACTIVITY_MAIN && s->activity != ACTIVITY_UNKNOWN &&
+		    s->activity != ACTIVITY_ZERO_GRAD)
+			return s->activity;
+	}
+	return ACTIVITY_UNKNOWN;
 }
 
 /* May a set of `blocks` tensors be data, the first of which was made in the span `s`? What the
  * forward pass of the step that runs has made, of number `now`, is needed; so is a tensor or two
- * that any code of that step has made. */
-static int may_be_data(const struct span *s, uint32_t blocks, uint32_t now)
+ * that any code of that step has made, until the optimizer's step. */
+static int may_be_data(const struct spans *spans, const struct span *s, uint32_t blocks,
+		       uint32_t now)
 {
 	if (!s || s->phase == PHASE_SETUP || s->step != now)
 		return 1;
-	return blocks >= MIN_SET && s->phase != PHASE_FORWARD;
-}
-
-/* Is the model called between two times? Its results are no data. */
-static int is_model_between(const struct spans *spans, uint64_t from_ns, uint64_t to_ns)
-{
-	const struct span *first = spans_at(spans, from_ns), *last = spans_at(spans, to_ns);
-
-	if (!first || last - first > MAX_SPANS_OF_SET)
-		return 1;
-	for (const struct span *s = first; s <= last; s++)
-		if (s->activity == ACTIVITY_MODEL || s->activity == ACTIVITY_EVALUATION)
-			return 1;
-	return 0;
+	return s->phase != PHASE_FORWARD &&
+	       (blocks >= MIN_SET || activity_before(spans, s) == ACTIVITY_OPTIMIZER);
 }
 
 /* The tensors that one line made in one step. */
@@ -307,7 +365,7 @@ static struct set largest_set(const struct trained *n, const struct spans *spans
 		}
 		all.bytes = bytes_add(all.bytes, s.bytes);
 		if (s.bytes > largest.bytes &&
-		    may_be_data(spans_at(spans, list[i]->alloc.time_ns), s.blocks, now) &&
+		    may_be_data(spans, spans_at(spans, list[i]->alloc.time_ns), s.blocks, now) &&
 		    !is_model_between(spans, list[i]->alloc.time_ns, list[k - 1]->alloc.time_ns))
 			largest = s;
 	}
@@ -335,8 +393,78 @@ static void find_data(struct duplicates *d, const struct trained *n, const struc
 	}
 }
 
+/* Is it a time between a backward pass and the optimizer's step? An optimizer that has allocated
+ * nothing until then, as SGD, may have run already, if this is not the first step; what the newest
+ * step makes behind its backward pass is counted. */
+static int is_before_optimizer(const struct spans *spans, uint64_t time_ns, int has_optimizer,
+			       uint32_t now)
+{
+	const struct span *s = spans_at(spans, time_ns);
+
+	return s && s->activity == ACTIVITY_MAIN && s->phase != PHASE_SETUP &&
+	       activity_is_backward(activity_before(spans, s)) &&
+	       (s->next == ACTIVITY_OPTIMIZER || has_optimizer ||
+		((s->step <= 1 || s->step == now) && s->next == ACTIVITY_UNKNOWN));
+}
+
+/* Has the block the size of a parameter, of a copy of one in half or twice the precision, or of
+ * all gradients one after the other? */
+static int is_gradient_size(const struct trained *n, bytes size, bytes gradients)
+{
+	return is_of_model(n, size) || is_of_model(n, size / 2) ||
+	       (size >= gradients / 100 * 99 && size <= gradients / 100 * 101);
+}
+
+static void find_gradient_copies(struct duplicates *d, const struct trained *n,
+				 const struct lifetimes *l, const struct spans *spans,
+				 const struct tables *t, const struct failed_request *request,
+				 uint64_t at_ns)
+{
+	const struct span *now = spans_at(spans, at_ns);
+	bytes gradients = 0;
+	int has_optimizer = 0;
+
+	if (!now)
+		return;
+	for (size_t i = 0; i < n->gradients.count; i++)
+		gradients = bytes_add(gradients, bytes_times(n->gradients.list[i].size,
+							     (int64_t)n->gradients.list[i].count));
+	for (const struct span *s = spans->list; s <= now; s++)
+		has_optimizer |= s->activity == ACTIVITY_OPTIMIZER;
+	for (size_t i = 0; gradients && i < l->count; i++) {
+		const struct mt_record *r = &l->list[i].alloc;
+
+		if (r->bytes < MIN_SIZE || !tables_stack_is_own_code(t, r->stack) ||
+		    !is_gradient_size(n, r->bytes, gradients) ||
+		    !is_before_optimizer(spans, r->time_ns, has_optimizer, now->step))
+			continue;
+		d->gradient_copies = bytes_add(d->gradient_copies, r->bytes);
+		d->copies_stay |= spans_at(spans, r->time_ns)->step < now->step ||
+				  spans_at(spans, r->time_ns)->next == ACTIVITY_OPTIMIZER;
+	}
+	if (gradients && request->bytes >= MIN_SIZE &&
+	    tables_stack_is_own_code(t, request->stack) &&
+	    is_gradient_size(n, request->bytes, gradients) &&
+	    is_before_optimizer(spans, at_ns, has_optimizer, now->step))
+		d->gradient_copies = bytes_add(d->gradient_copies, request->bytes);
+}
+
+/* Has the job's own code asked, after an optimizer's step and before the next forward pass, for
+ * what is no copy of a parameter? */
+static int is_own_request(const struct trained *n, const struct spans *spans,
+			  const struct tables *t, const struct failed_request *request,
+			  const struct span *now)
+{
+	return now && request->bytes && tables_stack_is_own_code(t, request->stack) &&
+	       !is_of_model(n, request->bytes) && !is_of_model(n, request->bytes / 2) &&
+	       (now->activity == ACTIVITY_OPTIMIZER ||
+		(now->activity == ACTIVITY_MAIN &&
+		 activity_before(spans, now) == ACTIVITY_OPTIMIZER));
+}
+
 struct duplicates duplicates_live(const struct lifetimes *l, const struct spans *spans,
-				  const struct tables *t, uint64_t at_ns)
+				  const struct tables *t, const struct failed_request *request,
+				  uint64_t at_ns)
 {
 	const struct span *now = spans_at(spans, at_ns);
 	struct duplicates d = { 0 };
@@ -344,17 +472,21 @@ struct duplicates duplicates_live(const struct lifetimes *l, const struct spans 
 	const struct lifetime **held = xcalloc(l->count + 1, sizeof(struct lifetime *));
 	size_t count = 0;
 
-	count_trained(&n, l, now && now->phase == PHASE_BACKWARD);
+	count_trained(&n, l, t, now && now->phase == PHASE_BACKWARD);
 	for (size_t i = 0; i < l->count; i++)
 		if (is_held(&l->list[i], t))
 			held[count++] = &l->list[i];
 	if (count)
 		qsort(held, count, sizeof(struct lifetime *), by_time);
-	find_copies(&d, &n, held, count);
+	find_copies(&d, &n, spans, t, held, count);
 	if (!n.states.count && !n.gradients.count)
 		find_second_model(&d, held, count);
-	find_unstepped(&d, &n);
+	d.unstepped = unstepped(l, t);
+	d.twin = twin_of(held, count);
+	find_deep_copies(&d, held, count, t);
 	find_data(&d, &n, spans, t, held, count, now ? now->step : 0);
+	find_gradient_copies(&d, &n, l, spans, t, request, at_ns);
+	d.request_is_own = is_own_request(&n, spans, t, request, now);
 	d.states = second_states(&n);
 	free(held);
 	size_counts_release(&n.parameters);

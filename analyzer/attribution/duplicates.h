@@ -13,14 +13,28 @@ struct duplicates {
 	bytes states; /* beyond those of an optimizer: of a second one */
 	bytes copies; /* blocks of parameters' sizes beyond one of each, not of the model */
 	uint32_t copies_count;
+	bytes twin;      /* parameters of a second model like the first, trained or not */
 	bytes unstepped; /* gradients of parameters that no optimizer has a state for */
 	bytes data; /* the largest set of tensors that one line of the job's own code made in a step
 		     */
 	uint32_t data_blocks;
+	int request_is_own; /* the job's own code asked for it, between two steps, in no parameter's
+			       size */
+	/* Of the job's own code between a backward pass and the optimizer's step, in the sizes of
+	 * parameters or of all gradients together; the failed request counted in. */
+	bytes gradient_copies;
+	int copies_stay; /* some are of an earlier step, or the optimizer has allocated since */
+};
+
+/* The request that failed at the moment; `bytes` is 0 if none did. */
+struct failed_request {
+	uint32_t stack;
+	bytes bytes;
 };
 
 /* `l` is classified. `at_ns`: the moment. */
 struct duplicates duplicates_live(const struct lifetimes *l, const struct spans *spans,
-				  const struct tables *t, uint64_t at_ns);
+				  const struct tables *t, const struct failed_request *request,
+				  uint64_t at_ns);
 
 #endif

@@ -2,8 +2,9 @@
 
 #include "attribution/activity.h"
 #include "util/glob.h"
-#include "util/util.h"
+#include "util/hash.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -63,6 +64,20 @@ struct frame_info {
 	uint64_t tags, signatures;
 };
 
+/* The ranks of a job have the same frames: what one was found to match is kept for the next trace,
+ * up to a limit. */
+#define MAX_KNOWN 65536
+#define MAX_KNOWN_TEXT 1024
+
+struct known_frame {
+	UT_hash_handle hh;
+	struct frame_info info;
+	char text[]; /* the file, a zero, the function */
+};
+
+static struct known_frame *known;
+static pthread_mutex_t known_lock = PTHREAD_MUTEX_INITIALIZER;
+
 static const struct file_rows *rows_of_file(const struct tables *t, struct file_rows *files,
 					    uint32_t file)
 {
@@ -101,6 +116,32 @@ static struct frame_info read_frame(const struct tables *t, struct file_rows *fi
 	return s;
 }
 
+/* As read_frame(), of a frame that may be known. The lock is held. */
+static struct frame_info find_frame(const struct tables *t, struct file_rows *files,
+				    const struct mt_frame *f)
+{
+	struct str file = tables_string(t, f->file), function = tables_string(t, f->function);
+	size_t length = file.length + 1 + function.length;
+	char text[MAX_KNOWN_TEXT];
+	struct known_frame *k;
+
+	if (length > sizeof(text))
+		return read_frame(t, files, f);
+	memcpy(text, file.at, file.length);
+	text[file.length] = 0;
+	memcpy(text + file.length + 1, function.at, function.length);
+	HASH_FIND(hh, known, text, length, k);
+	if (!k && HASH_COUNT(known) >= MAX_KNOWN)
+		return read_frame(t, files, f);
+	if (!k) {
+		k = xcalloc(1, sizeof(*k) + length);
+		k->info = read_frame(t, files, f);
+		memcpy(k->text, text, length);
+		HASH_ADD_KEYPTR(hh, known, k->text, length, k);
+	}
+	return k->info;
+}
+
 /* Joins the frames of a stack, from the outermost to the innermost. */
 static struct stack_info read_stack(const struct tables *t, const struct stack *p,
 				    const struct frame_info *frames)
@@ -114,6 +155,11 @@ static struct stack_info read_stack(const struct tables *t, const struct stack *
 	for (uint32_t i = p->frame_count; i-- > 0;) {
 		struct frame_info s = frames[p->frames[i]];
 
+		/* A closure is the job's, and Optimizer.step() only calls it. */
+		if (s.kinds & FRAME_CLOSURE) {
+			info.flags &= ~optimizer;
+			info.tags &= ~(TAGGED(OPTIMIZER) | TAGGED(STATE));
+		}
 		info.tags |= s.tags;
 		if (info.flags & model)
 			s.flags &= ~(uint32_t)(STACK_NO_GRAD | STACK_EVALUATION);
@@ -172,11 +218,13 @@ void frames_attribute(struct tables *t)
 
 	t->stack_info = xcalloc(t->stack_count, sizeof(*t->stack_info));
 	t->frame_kinds = xcalloc(t->frame_count, sizeof(*t->frame_kinds));
+	pthread_mutex_lock(&known_lock);
 	for (size_t i = 1; i < t->frame_count; i++) {
-		frames[i] = read_frame(t, files, &t->frames[i]);
+		frames[i] = find_frame(t, files, &t->frames[i]);
 		t->frame_kinds[i] = (unsigned char)frames[i].kinds;
 		t->signatures |= frames[i].signatures;
 	}
+	pthread_mutex_unlock(&known_lock);
 	for (size_t i = 1; i < t->stack_count; i++) {
 		t->stack_info[i] = read_stack(t, &t->stacks[i], frames);
 		if (is_allocator(t, t->stacks[i].module))

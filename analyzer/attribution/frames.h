@@ -40,7 +40,9 @@ enum block_hint {
 	HINT_BUCKETS,  /* DDP's buckets: communication, or the gradients themselves */
 	HINT_REDUCED,  /* communication, or a gradient if it outlives the backward pass */
 	HINT_RECEIVED, /* from another pipeline stage */
+	HINT_UNKNOWN,  /* nobody can tell: allocated before a profile began */
 	HINT_GRADIENTS,
+	HINT_COPIES, /* of weights, in no module */
 	/* One function allocates blocks of several kinds: the order of its lines decides, see
 	 * block_info.c. */
 	HINT_APPLY,
@@ -66,6 +68,7 @@ enum frame_kind {
 	FRAME_FSDP = 1 << 2,        /* of torch.distributed.fsdp */
 	FRAME_FORWARD = 1 << 3,     /* a forward() method */
 	FRAME_ZERO_BUCKET = 1 << 4, /* allocates the buckets of DeepSpeed's ZeRO */
+	FRAME_CLOSURE = 1 << 6,     /* what an optimizer's step calls: forward, backward */
 	FRAME_DISPATCH = 1 << 5, /* PyTorch chooses a kernel in Python: says nothing of the job */
 };
 

@@ -51,3 +51,8 @@ enum owner owner_of_module(struct str path)
 			return (enum owner)i;
 	return OWNER_APPLICATION;
 }
+
+int owner_is_always_listed(enum owner o)
+{
+	return o == OWNER_PYTORCH || o == OWNER_CONTEXT || o == OWNER_UNEXPLAINED;
+}

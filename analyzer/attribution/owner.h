@@ -13,6 +13,8 @@ enum owner {
 
 const char *owner_key(enum owner o);   /* in JSON */
 const char *owner_title(enum owner o); /* for people */
+/* Is it listed even with 0 bytes? */
+int owner_is_always_listed(enum owner o);
 /* The owner of what the module with this path allocates. */
 enum owner owner_of_module(struct str path);
 

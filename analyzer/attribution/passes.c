@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #define MAX_CALLERS 64
+#define MIN_LEFT (INT64_C(64) << 10) /* smaller blocks have no stack */
 
 /* A block of the job's own code, or of the model that it calls. */
 struct made {
@@ -120,7 +121,8 @@ struct pass {
 	bytes bytes;
 	struct made largest;
 	int is_repeated; /* a later pass has a block of the same stack */
-	int is_sure;     /* code outside of the model began it */
+	int has_loss;    /* a loss function made a block of it */
+	int is_sure;     /* code outside of the model began it, or the one before has a loss */
 };
 
 /* The blocks of a stack in the pass that had one last. */
@@ -159,14 +161,15 @@ static struct pass *divide(const struct made *list, size_t count, const struct s
 
 		if (!p || p->backwards != over ||
 		    begins(p, (uint32_t)*passes, s, &list[i - 1], &list[i], t)) {
+			int is_sure = i && ((p && p->has_loss) ||
+					    is_elsewhere(t, list[i - 1].stack, list[i].stack));
+
 			p = &all[(*passes)++];
-			*p = (struct pass){ .first = i,
-					    .backwards = over,
-					    .is_sure = i && is_elsewhere(t, list[i - 1].stack,
-									 list[i].stack) };
+			*p = (struct pass){ .first = i, .backwards = over, .is_sure = is_sure };
 		}
 		if (s->pass && s->pass < *passes)
 			all[s->pass - 1].is_repeated = 1;
+		p->has_loss |= (tables_stack_flags(t, list[i].stack) & STACK_LOSS) != 0;
 		p->stacks += s->pass != *passes && list[i].bytes > 0;
 		s->count = s->pass == *passes && s->size == list[i].bytes ? s->count + 1 : 1;
 		s->pass = (uint32_t)*passes;
@@ -216,6 +219,7 @@ static void find_called_again(struct live_passes *live, struct made *list, size_
 		if (x->bytes > largest) {
 			largest = x->bytes;
 			live->again_stack = next->stack;
+			live->first_stack = x->stack;
 		}
 	}
 	for (size_t i = 0; i < count; i++)
@@ -223,9 +227,98 @@ static void find_called_again(struct live_passes *live, struct made *list, size_
 			live->again = bytes_add(live->again, list[i].bytes);
 }
 
+/* A block of an earlier step that is none of what training keeps. */
+static int may_be_left(const struct lifetime *l, const struct tables *t)
+{
+	return l->alloc.bytes >= MIN_LEFT && tables_stack_flags(t, l->alloc.stack) & STACK_FRAMES &&
+	       !(tables_stack_flags(t, l->alloc.stack) & STACK_NOT_OF_A_STEP) &&
+	       (l->category == CATEGORY_ACTIVATIONS || l->category == CATEGORY_TEMPORARIES ||
+		l->category == CATEGORY_INPUTS || l->category == CATEGORY_OTHER ||
+		(l->category == CATEGORY_OPTIMIZER_STATES &&
+		 tables_stack_is_own_code(t, l->alloc.stack)));
+}
+
+/* Adds the blocks of one stack, in the order of time. What the job's own code made once is data;
+ * what it makes again and again should have been freed. */
+static void add_left(struct left_blocks *left, const struct spans *spans, const struct tables *t,
+		     const struct lifetime *const *list, size_t count, uint32_t now)
+{
+	uint32_t steps = 0, last = 0, blocks = 0;
+	bytes sum = 0, of_now = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		const struct span *s = spans_at(spans, list[i]->alloc.time_ns);
+
+		if (!s || !s->step || s->phase == PHASE_SETUP)
+			continue;
+		steps += s->step != last;
+		last = s->step;
+		if (s->step >= now) {
+			of_now = bytes_add(of_now, list[i]->alloc.bytes);
+			continue;
+		}
+		sum = bytes_add(sum, list[i]->alloc.bytes);
+		blocks++;
+	}
+	if (!sum || (steps < 2 && tables_stack_is_own_code(t, list[0]->alloc.stack)))
+		return;
+	left->bytes = bytes_add(left->bytes, sum);
+	if (tables_stack_is_own_code(t, list[0]->alloc.stack))
+		left->now = bytes_add(left->now, of_now);
+	left->blocks += blocks;
+	if (steps > left->steps)
+		left->steps = steps;
+	if (sum > left->most) {
+		left->most = sum;
+		left->stack = list[0]->alloc.stack;
+	}
+}
+
+static int by_stack_and_time(const void *a, const void *b)
+{
+	const struct mt_record *x = &(*(const struct lifetime *const *)a)->alloc,
+			       *y = &(*(const struct lifetime *const *)b)->alloc;
+
+	return x->stack != y->stack ? ORDER(x->stack, y->stack) : ORDER(x->time_ns, y->time_ns);
+}
+
+static void find_left(struct left_blocks *left, const struct lifetimes *l,
+		      const struct spans *spans, const struct tables *t, uint32_t now)
+{
+	const struct lifetime **list = xcalloc(l->count + 1, sizeof(struct lifetime *));
+	size_t count = 0;
+
+	for (size_t i = 0; i < l->count; i++)
+		if (may_be_left(&l->list[i], t))
+			list[count++] = &l->list[i];
+	if (count)
+		qsort(list, count, sizeof(struct lifetime *), by_stack_and_time);
+	for (size_t i = 0, k; i < count; i = k) {
+		for (k = i; k < count && list[k]->alloc.stack == list[i]->alloc.stack; k++)
+			;
+		add_left(left, spans, t, list + i, k - i, now);
+	}
+	free(list);
+}
+
+/* Has a stack left blocks from earlier steps? */
+static int has_left(const struct lifetimes *l, const struct spans *spans, const struct tables *t,
+		    uint32_t stack, uint32_t now)
+{
+	for (size_t i = 0; i < l->count; i++) {
+		const struct span *s = spans_at(spans, l->list[i].alloc.time_ns);
+
+		if (l->list[i].alloc.stack == stack && may_be_left(&l->list[i], t) && s &&
+		    s->step && s->step < now && s->phase != PHASE_SETUP)
+			return 1;
+	}
+	return 0;
+}
+
 struct live_passes passes_live(const struct lifetimes *l, const struct spans *spans,
 			       const struct tables *t, uint32_t request, uint64_t at_ns)
 {
+	const struct span *now = spans_at(spans, at_ns);
 	struct live_passes live = { 0 };
 	struct backwards backwards = { .spans = spans };
 	size_t count, passes;
@@ -260,5 +353,10 @@ struct live_passes passes_live(const struct lifetimes *l, const struct spans *sp
 				  count - all[passes - 1].first);
 	free(all);
 	free(list);
+	find_left(&live.left, l, spans, t, now ? now->step : 0);
+	/* The call that leaves its blocks in each step has made those of this step. */
+	if (live.again && now && has_left(l, spans, t, live.first_stack, now->step) &&
+	    !has_left(l, spans, t, live.again_stack, now->step))
+		live.left.now = bytes_add(live.left.now, live.again);
 	return live;
 }

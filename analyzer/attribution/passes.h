@@ -13,6 +13,14 @@
 #include "attribution/spans.h"
 #include "trace/tables.h"
 
+/* What models in earlier steps made, and the job's own code in each step again. */
+struct left_blocks {
+	bytes bytes, most; /* most: of one stack, `stack` */
+	bytes now; /* of this step, from such lines of the job's own code or calls of the model */
+	uint32_t blocks, stack;
+	uint32_t steps; /* in which a stack made some, this one counted in: the most */
+};
+
 struct live_passes {
 	uint32_t count; /* with live blocks; the failed request counts as a block of its pass */
 	bytes newest;   /* of the last of them */
@@ -24,7 +32,9 @@ struct live_passes {
 		kept_stacks; /* different stacks of blocks of the kept pass that has most of them */
 	/* Of the newest pass: what a call of the model made, if another line called it again. */
 	bytes again;
-	uint32_t again_stack; /* of a block that the other call made */
+	/* Stacks of a block that the other call made, and of one that the first call made. */
+	uint32_t again_stack, first_stack;
+	struct left_blocks left;
 };
 
 /* `l` is classified. `request`: the stack of the request that failed at this moment, MT_NO_STACK

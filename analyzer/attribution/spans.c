@@ -19,7 +19,7 @@ static void join_closed(struct spans *s)
 {
 	struct span *now = &s->list[s->count - 1], *to = now - 1;
 
-	if (s->count < 2 || !to->is_closed)
+	if (s->count < 2 || !to->is_closed || now->mark)
 		return;
 	to->allocs += now->allocs;
 	to->frees += now->frees;
@@ -75,8 +75,10 @@ struct span *spans_begin(struct spans *s, uint64_t time_ns, enum activity a, uin
 		.peak = level,
 		.reserved = last.reserved,
 		.device = last.device,
+		.mark = s->step_mark,
 		.activity = (uint8_t)a,
 	};
+	s->step_mark = 0;
 	return &s->list[s->count++];
 }
 

@@ -24,6 +24,7 @@ struct span {
 	bytes floor, peak;      /* lowest and highest level of `allocated` */
 	bytes reserved, device; /* levels at its end */
 	uint32_t step;          /* from 1; 0: not known */
+	uint32_t mark; /* the job said that a step begins here, for the `mark`th time; 0: no */
 	uint8_t activity, phase;
 	uint8_t next; /* the next activity other than MAIN and ZERO_GRAD */
 	/* The job's own code freed within the span all that it allocated there. */
@@ -38,6 +39,7 @@ struct spans {
 	/* Blocks that the last span allocated and that are live, if it is of the job's own code. */
 	uint64_t own[MAX_OWN];
 	unsigned own_count; /* MAX_OWN: not known */
+	uint32_t step_mark; /* of the next span; 0: none */
 };
 
 void spans_release(struct spans *s);
@@ -64,7 +66,7 @@ static inline void spans_add(struct spans *s, const struct span_event *e)
 	struct span *now = s->count ? &s->list[s->count - 1] : NULL;
 	enum activity a = e->activity;
 
-	if (!now ||
+	if (!now || s->step_mark ||
 	    (a != ACTIVITY_UNKNOWN && (a != now->activity || e->caller != now->caller ||
 				       (a == ACTIVITY_MAIN && e->is_alloc && !now->allocs))))
 		now = spans_begin(s, e->time_ns, a, e->caller, e->level);

@@ -68,7 +68,8 @@ static void add_short_frame(const struct tables *t, const struct mt_frame *f, co
 			    struct buf *b)
 {
 	add_function(t, f, between, b);
-	buf_addf(b, ":%u", f->line);
+	if (f->line)
+		buf_addf(b, ":%u", f->line);
 }
 
 void stack_add_label(const struct tables *t, uint32_t stack, struct buf *b)

@@ -10,8 +10,10 @@ struct numbering {
 	struct span *list;
 	size_t count;
 	const struct tables *tables;
-	int has_model; /* some span is a forward pass */
-	size_t first;  /* the span with which step 1 begins; `count`: there is none */
+	int has_model;         /* some span is a forward pass */
+	size_t first;          /* the span with which step 1 begins; `count`: there is none */
+	uint32_t first_mark;   /* of the first span that the job marked as the begin of a step; 0 */
+	uint32_t before_marks; /* steps before that: 1 if the model was called, else 0 */
 	struct turns turns;
 };
 
@@ -108,6 +110,22 @@ static void find_first(struct numbering *n)
 		n->first++;
 }
 
+/* Do the job's own marks number the steps? */
+static void find_marks(struct numbering *n)
+{
+	size_t i = 0;
+	int infers = 0;
+
+	for (; i < n->count && !n->list[i].mark; i++)
+		infers |= n->list[i].activity == ACTIVITY_EVALUATION;
+	if (i == n->count)
+		return;
+	n->first_mark = n->list[i].mark;
+	n->before_marks = n->first < i || (infers && n->first == n->count);
+	if (!n->before_marks)
+		n->first = i;
+}
+
 /* The phase of the job's own code. After a complete step, code that does not begin the next one
  * cleans up, and belongs to the phase before; or it allocates, and is the job's own optimizer. */
 static enum phase phase_of_main(const struct span *s, int backward_seen, int complete,
@@ -169,7 +187,8 @@ static void number(struct numbering *n)
 	enum phase before = PHASE_SETUP;
 	int backward_seen = 0, complete = 0, forward = 1;
 	size_t turns = 0;
-	uint32_t step = 1;
+	uint32_t step =
+		n->first_mark + n->before_marks > 1 ? n->first_mark + n->before_marks - 1 : 1;
 
 	for (size_t i = 0; i < n->count; i++) {
 		struct span *s = &n->list[i];
@@ -178,8 +197,8 @@ static void number(struct numbering *n)
 		if (s->activity == ACTIVITY_GAP)
 			step = 0;
 		complete = backward_seen && turn && turn->ends && i > turn->last;
-		if (i >= n->first && complete && begins(n, i)) {
-			step += step != 0;
+		if (n->first_mark ? s->mark != 0 : i >= n->first && complete && begins(n, i)) {
+			step = s->mark ? s->mark + n->before_marks : step + (step != 0);
 			backward_seen = complete = 0;
 			before = PHASE_FORWARD;
 		}
@@ -204,6 +223,7 @@ void steps_number(struct spans *s, const struct tables *t)
 	find_turns(&n);
 	rounds_find(&n.turns);
 	find_first(&n);
+	find_marks(&n);
 	find_next(&n);
 	number(&n);
 	turns_release(&n.turns);

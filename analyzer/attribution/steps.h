@@ -8,6 +8,10 @@
  * or for an evaluation that belongs to it (evaluation.h). A step therefore holds all of its
  * micro-batches (gradient accumulation, pipelines). Steps count from 1. After a gap in the trace
  * the step is not known: 0.
+ *
+ * If the job says itself where steps begin (memtrace.step()), that alone decides, also after a gap.
+ * A job that says it at the end of a step has worked before the first time; the first time then
+ * begins step 2.
  */
 #ifndef MEMTRACE_STEPS_H
 #define MEMTRACE_STEPS_H

@@ -1,10 +1,27 @@
 #include "cmd/command.h"
 
+#include "render/page.h"
 #include "util/buf.h"
+#include "util/shell.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+
+const struct command *const commands[] = {
+	&cmd_run,        &cmd_simulate,  &cmd_report,   &cmd_top,     &cmd_html,
+	&cmd_diff,       &cmd_check,     &cmd_estimate, &cmd_match,   &cmd_plan,
+	&cmd_export,     &cmd_summarize, &cmd_history,  &cmd_jupyter, &cmd_preload_path,
+	&cmd_completion, NULL,
+};
+
+const struct command *command_find(const char *name)
+{
+	for (size_t i = 0; commands[i]; i++)
+		if (!strcmp(commands[i]->name, name))
+			return commands[i];
+	return NULL;
+}
 
 int command_fail(int status, const struct err *e)
 {
@@ -16,7 +33,7 @@ static void print_options(const struct opt_set *set)
 {
 	for (size_t i = 0; i < set->count; i++) {
 		const struct opt *o = &set->rows[i];
-		char left[64], letter[8] = "    ";
+		char left[128], letter[8] = "    ";
 
 		if (o->letter)
 			snprintf(letter, sizeof(letter), "-%c, ", o->letter);
@@ -65,4 +82,17 @@ int command_print(const char *text, size_t length)
 		err_set(&e, "cannot write the result: %s", strerror(errno));
 	buf_release(&page);
 	return is_written ? STATUS_FINE : command_fail(STATUS_INTERNAL, &e);
+}
+
+void command_add_page(struct buf *out, const struct buf *options, char *const *arguments,
+		      size_t count)
+{
+	buf_addf(out, "\n%-*smemtrace html", PAGE_INDENT, "next");
+	if (options->length)
+		buf_add(out, options->text, options->length);
+	for (size_t i = 0; i < count; i++) {
+		buf_puts(out, " ");
+		shell_add_word(out, (struct str){ arguments[i], strlen(arguments[i]) });
+	}
+	buf_puts(out, "\n");
 }

@@ -3,6 +3,7 @@
 #ifndef MEMTRACE_COMMAND_H
 #define MEMTRACE_COMMAND_H
 
+#include "util/buf.h"
 #include "util/opt.h"
 
 enum status { STATUS_FINE = 0, STATUS_NO = 1, STATUS_USAGE = 2, STATUS_INTERNAL = 3 };
@@ -14,12 +15,19 @@ struct command {
 	const char *about;       /* for --help, between the usage and the options */
 	void (*more_help)(void); /* prints what follows the options; NULL: nothing */
 	struct opt_set options;  /* the rows point into the command's own variables */
+	const char *words;       /* what its arguments may be: "bash|zsh|fish"; NULL: files */
 	/* `arguments` ends with NULL; returns the exit status. */
 	int (*run)(char **arguments, size_t count);
 };
 
 extern const struct command cmd_run, cmd_simulate, cmd_report, cmd_diff, cmd_check, cmd_estimate,
-	cmd_match, cmd_plan, cmd_preload_path;
+	cmd_html, cmd_match, cmd_plan, cmd_export, cmd_summarize, cmd_history, cmd_preload_path,
+	cmd_completion, cmd_top, cmd_jupyter;
+
+/* In the order of `memtrace --help`; ends with NULL. */
+extern const struct command *const commands[];
+/* NULL: there is no command of this name. */
+const struct command *command_find(const char *name);
 
 /* Parses the options and runs the command, or prints its help. argv[0] is the command's name.
  * Returns the exit status. */
@@ -45,6 +53,10 @@ int command_main(const struct command *c, int argc, char **argv);
 
 /* Prints "memtrace: ..." on standard error; returns `status`. */
 int command_fail(int status, const struct err *e);
+/* Adds the line that names the page of a result: `options`, and the arguments as a shell takes
+ * them. */
+void command_add_page(struct buf *out, const struct buf *options, char *const *arguments,
+		      size_t count);
 /* Writes a result to standard output; returns STATUS_FINE, or STATUS_INTERNAL if it cannot be
  * written. */
 int command_print(const char *text, size_t length);

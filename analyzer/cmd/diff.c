@@ -1,97 +1,19 @@
 /* memtrace diff: the changes between two jobs. */
 #include "cmd/command.h"
-#include "diff/diff.h"
+#include "cmd/diff_inputs.h"
 #include "util/limit.h"
 #include "render/diff_json.h"
 #include "render/diff_text.h"
 #include "util/size.h"
-#include "util/terminal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 struct options {
 	const char *fail_over;
 	int json, raw_bytes, color, top, rank;
 };
-
-/* The runs of one side. The diff refers to them. */
-struct loads {
-	struct session *all[DIFF_MAX_RUNS];
-	size_t count;
-};
-
-static int add_run(struct loads *l, char *path, const char *run, const struct options *o,
-		   struct buf *notes, struct err *e)
-{
-	const struct session_options load = { .run = run,
-					      .rank = o->rank,
-					      .progress = term_progress };
-	int status;
-
-	if (l->count == DIFF_MAX_RUNS)
-		return err_set(e, "a side has more than %d runs", DIFF_MAX_RUNS);
-	l->all[l->count] = xcalloc(1, sizeof(struct session));
-	status = session_load(l->all[l->count++], &path, 1, &load, notes, e);
-	term_progress_end();
-	return status;
-}
-
-static int add_every_run(struct loads *l, char *path, const struct options *o, struct buf *notes,
-			 struct err *e)
-{
-	struct recorded_run *runs;
-	size_t count;
-	struct buf ignored = { 0 }; /* add_run() writes them too */
-	int status = trace_files_runs(path, &runs, &count, &ignored, e);
-
-	for (size_t i = 0; i < count && !status; i++)
-		status = add_run(l, path, runs[i].name, o, notes, e);
-	recorded_runs_release(runs, count);
-	buf_release(&ignored);
-	return status;
-}
-
-/* `text` is PATH, PATH@RUN or PATH@all. If a file has the whole text as its name, it is used. */
-static int add_path(struct loads *l, const char *text, const struct options *o, struct buf *notes,
-		    struct err *e)
-{
-	char *path = xstrdup(text), *at = strrchr(path, '@');
-	int status;
-
-	if (!access(path, F_OK) || !at) {
-		status = add_run(l, path, NULL, o, notes, e);
-	} else {
-		*at++ = '\0';
-		status = strcmp(at, "all") ? add_run(l, path, at, o, notes, e)
-					   : add_every_run(l, path, o, notes, e);
-	}
-	free(path);
-	return status;
-}
-
-static int add_side(struct loads *l, const char *text, const struct options *o, struct buf *notes,
-		    struct err *e)
-{
-	int status = 0;
-
-	if (!access(text, F_OK))
-		return add_path(l, text, o, notes, e);
-	while (!status && *text) {
-		size_t n = strcspn(text, ",");
-		char *one = xasprintf("%.*s", (int)n, text);
-
-		status = *one ? add_path(l, one, o, notes, e)
-			      : err_set(e, "there is an empty name in a list of traces");
-		free(one);
-		text += n + (text[n] == ',');
-	}
-	if (!status && !l->count)
-		status = err_set(e, "a side has no trace");
-	return status;
-}
 
 /* Names of the peaks that grew by more than the limit, beyond the spread; "": none. */
 static void find_over(const struct diff *c, const struct limit *limit, int raw, struct buf *over)
@@ -109,7 +31,16 @@ static void find_over(const struct diff *c, const struct limit *limit, int raw, 
 	}
 }
 
-static int print(const struct diff *c, const struct limit *limit, const struct options *o)
+static int is_changed(const struct diff *c)
+{
+	for (size_t i = 0; i < c->count; i++)
+		if (c->items[i].is_changed)
+			return 1;
+	return 0;
+}
+
+static int print(const struct diff *c, char **sides, const struct limit *limit,
+		 const struct options *o)
 {
 	struct style style = term_style((enum color_when)o->color);
 	struct buf out = { 0 }, over = { 0 };
@@ -123,6 +54,8 @@ static int print(const struct diff *c, const struct limit *limit, const struct o
 		diff_json(c, limit->is_given, over.length != 0, &out);
 	else
 		diff_text(c, !limit->is_given ? NULL : over.length ? over.text : "", &style, &out);
+	if (!o->json && is_changed(c))
+		command_add_page(&out, &(struct buf){ 0 }, sides, SIDES);
 	status = command_print(out.text, out.length);
 	if (!status && over.length)
 		status = STATUS_NO;
@@ -133,29 +66,15 @@ static int print(const struct diff *c, const struct limit *limit, const struct o
 
 static int diff(char **sides, const struct limit *limit, const struct options *o)
 {
-	struct loads loads[SIDES] = { { { 0 }, 0 } };
-	struct diff c = { 0 };
+	struct diff_inputs d;
 	struct buf notes = { 0 };
 	struct err e = { 0 };
-	int status = 0;
+	int status = diff_inputs_read(&d, sides, o->rank, &notes, &e);
 
-	for (int s = 0; s < SIDES && !status; s++) {
-		status = add_side(&loads[s], sides[s], o, &notes, &e);
-		for (size_t i = 0; i < loads[s].count; i++)
-			c.side[s].runs[i] = loads[s].all[i];
-		c.side[s].count = loads[s].count;
-	}
-	if (!status)
-		status = diff_make(&c, o->rank, &e);
 	if (notes.length)
 		fputs(notes.text, stderr);
-	status = status < 0 ? command_fail(STATUS_USAGE, &e) : print(&c, limit, o);
-	diff_release(&c);
-	for (int s = 0; s < SIDES; s++)
-		for (size_t i = 0; i < loads[s].count; i++) {
-			session_release(loads[s].all[i]);
-			free(loads[s].all[i]);
-		}
+	status = status < 0 ? command_fail(STATUS_USAGE, &e) : print(&d.diff, sides, limit, o);
+	diff_inputs_release(&d);
 	buf_release(&notes);
 	return status;
 }

@@ -1,9 +1,16 @@
 /* memtrace estimate: the memory that a job needs, from its configuration. */
 #include "cmd/command.h"
+#include "cmd/simulation_messages.h"
+#include "session/job_assume.h"
 #include "session/job_options.h"
 #include "estimate/device.h"
 #include "estimate/fit.h"
+#include "history/history_text.h"
+#include "history/trend.h"
+#include "modelrun/run_system.h"
+#include "record/record.h"
 #include "systems/deepspeed_zero.h"
+#include "systems/memtrace.h"
 #include "systems/systems.h"
 #include "render/config_show.h"
 #include "render/estimate_json.h"
@@ -14,16 +21,21 @@
 #include <string.h>
 
 struct options {
-	const char *system, *explain;
-	int json, raw_bytes, show_config, color, format;
+	const char *system, *explain, *python;
+	const char *history_file;
+	int how, json, raw_bytes, show_config, color, format, verbose, history;
 	struct job job;
 };
 
-static int answer_add(struct answer *a, const struct system *s, struct err *e)
+static int answer_add(struct answer *a, const struct system *s, const struct options *o,
+		      struct err *e)
 {
 	struct estimate *out = &a->estimates[a->count];
+	const struct run_options run = { o->python, simulation_messages_of_terminal() };
+	int status = s == &memtrace ? own_estimate(out, a->config, (enum how)o->how, &run, e)
+				    : estimate_make(out, s, a->config, DETAIL_ALL, e);
 
-	if (!estimate_make(out, s, a->config, 1, e)) {
+	if (!status) {
 		a->count++;
 		return 0;
 	}
@@ -34,19 +46,29 @@ static int answer_add(struct answer *a, const struct system *s, struct err *e)
 	return -1;
 }
 
-/* Estimates with one system, or with all that can estimate the job. */
-static int answer_make(struct answer *a, const char *name, struct err *e)
+/* JSON, --explain and DeepSpeed's table are of all systems unless one is named; a page for people
+ * is our own answer. */
+static const char *system_asked(const struct options *o)
 {
+	if (o->system || o->json || o->format || o->explain)
+		return o->system;
+	return memtrace.name;
+}
+
+/* Estimates with one system, or with all that can estimate the job. */
+static int answer_make(struct answer *a, const struct options *o, struct err *e)
+{
+	const char *name = system_asked(o);
 	const struct system *one = NULL;
 
 	if (name && strcmp(name, "all")) {
 		one = system_find(name, e);
-		return one ? answer_add(a, one, e) : -1;
+		return one ? answer_add(a, one, o, e) : -1;
 	}
 	for (size_t i = 0; i < system_count; i++) {
 		struct err why = { 0 };
 
-		answer_add(a, systems[i], &why);
+		answer_add(a, systems[i], o, &why);
 	}
 	if (a->count)
 		return 0;
@@ -108,19 +130,54 @@ static int fits(const struct answer *a)
 	return 0;
 }
 
+/* What the remembered runs of this job say about the estimate. Changes no number of it. */
+static int add_history(struct answer *a, const struct options *o, struct buf *told, struct err *e)
+{
+	struct run_store h = { .path = NULL };
+	struct history_run *runs = NULL;
+	struct buf model = { 0 };
+	struct correction c;
+	char name[17];
+	size_t count = 0;
+	int status = history_open(&h, o->history_file, 1, e);
+
+	if (!status)
+		status = history_list(&h, &runs, &count, e);
+	if (!status) {
+		record_fingerprint(a->config, NULL, name);
+		record_model(a->config, &model);
+		c = correction_make(runs, count, name, model.text);
+		a->history = (struct answer_history){
+			.is_asked = 1,
+			.is_same_model = c.is_same_model,
+			.is_simulated = c.is_simulated,
+			.runs = c.ratio.count,
+			.ratio = c.ratio.median,
+			.deviation = c.ratio.deviation,
+		};
+		correction_add(told, &c, h.path);
+	}
+	a->history.told = told->text;
+	history_runs_release(runs, count);
+	history_close(&h);
+	buf_release(&model);
+	return status;
+}
+
 static int estimate(const struct options *o)
 {
 	struct config c;
-	struct answer a = { .config = &c };
-	struct buf out = { 0 };
+	struct answer a = { .config = &c, .verbose = o->verbose };
+	struct buf out = { 0 }, assumed = { 0 }, told = { 0 };
 	struct err e = { 0 };
 	int status = STATUS_USAGE;
 
 	config_init(&c);
 	a.estimates = xcalloc(system_count, sizeof(*a.estimates));
 	a.refusals = xcalloc(system_count, sizeof(*a.refusals));
-	if (job_read(&o->job, &c, &e) < 0)
+	if (job_read(&o->job, &c, &e) < 0 || job_assume(&c, &assumed, &e) < 0)
 		goto fail;
+	a.assumed = assumed.text;
 	if (o->show_config) {
 		if (o->json || o->format == 2)
 			config_show_json(&c, &out);
@@ -130,7 +187,9 @@ static int estimate(const struct options *o)
 		goto out;
 	}
 	a.memory = device_memory(&c, &e);
-	if (a.memory < 0 || answer_make(&a, o->system, &e) < 0 || print(&a, o, &out, &e) < 0)
+	if (o->history && add_history(&a, o, &told, &e) < 0)
+		goto fail;
+	if (a.memory < 0 || answer_make(&a, o, &e) < 0 || print(&a, o, &out, &e) < 0)
 		goto fail;
 	status = command_print(out.text, out.length);
 	if (status == STATUS_FINE && !fits(&a))
@@ -144,6 +203,8 @@ out:
 	free(a.estimates);
 	free(a.refusals);
 	buf_release(&out);
+	buf_release(&assumed);
+	buf_release(&told);
 	config_release(&c);
 	return status;
 }
@@ -151,8 +212,9 @@ out:
 static struct options given;
 static const struct opt rows[] = {
 	JOB_OPTIONS(&given.job),
-	{ "system", 0, OPT_TEXT, &given.system, "NAME|all", "the system that estimates (all)", 0,
-	  0 },
+	{ "system", 0, OPT_TEXT, &given.system, "NAME|all",
+	  "the system that estimates (memtrace; with --json: all)", 0, 0 },
+	HOW_OPTIONS(&given.how, &given.python),
 	{ "world-size", 0, OPT_COUNT, &given.job.world_size, "N", "number of GPUs of the job", 1,
 	  100000000 },
 	{ "explain", 0, OPT_TEXT, &given.explain, "TERM",
@@ -161,6 +223,12 @@ static const struct opt rows[] = {
 	  "show every key with its value and its source", 0, 0 },
 	{ "format", 0, OPT_CHOICE, &given.format, "text|deepspeed|json",
 	  "deepspeed: the table that DeepSpeed's own tool prints", 0, 0 },
+	{ "history", 0, OPT_FLAG, &given.history, NULL,
+	  "also say how far runs of this job were from the estimate; changes no number", 0, 0 },
+	{ "history-file", 0, OPT_TEXT, &given.history_file, "FILE",
+	  "the history of --history (~/.local/share/memtrace/history.sqlite)", 0, 0 },
+	{ "verbose", 'v', OPT_FLAG, &given.verbose, NULL,
+	  "show whole notes, sources and fixed sizes", 0, 0 },
 	BYTES_OPTION(&given.raw_bytes),
 	{ "json", 0, OPT_FLAG, &given.json, NULL, "write JSON: everything, in bytes", 0, 0 },
 	COLOR_OPTION(&given.color),
@@ -177,6 +245,7 @@ static int run(char **arguments, size_t count)
 {
 	struct err e = { 0 };
 
+	given.history |= given.history_file != NULL;
 	if (job_check(&given.job, "estimate", arguments, count, &e) < 0)
 		return command_fail(STATUS_USAGE, &e);
 	return estimate(&given);

@@ -1,6 +1,9 @@
 /* memtrace match: the observed peak beside the estimate. */
 #include "cmd/command.h"
+#include "cmd/simulation_messages.h"
 #include "match/match.h"
+#include "modelrun/run_system.h"
+#include "systems/memtrace.h"
 #include "systems/systems.h"
 #include "match/match_explain.h"
 #include "cmd/match_inputs.h"
@@ -8,6 +11,7 @@
 #include "render/inference_output.h"
 #include "render/match_json.h"
 #include "render/match_text.h"
+#include "util/shell.h"
 
 #include <errno.h>
 #include <math.h>
@@ -16,9 +20,9 @@
 #include <string.h>
 
 struct options {
-	const char *run, *system, *tolerance, *what_if, *write_config;
+	const char *run, *system, *tolerance, *what_if, *write_config, *python;
 	struct opt_list component_tolerances;
-	int json, raw_bytes, color, top, infer;
+	int how, json, raw_bytes, color, top, infer;
 	struct job job;
 };
 
@@ -92,6 +96,8 @@ static int make(struct matches *m, const struct match_inputs *j, const struct op
 	const struct report *r = &j->session.report;
 	const struct system *system = system_find(o->system, e);
 	struct tolerances t;
+	int is_own = system == &memtrace;
+	const struct run_options run = { o->python, simulation_messages_of_terminal() };
 
 	if (!system || read_tolerances(o, &t, e) < 0)
 		return -1;
@@ -103,9 +109,13 @@ static int make(struct matches *m, const struct match_inputs *j, const struct op
 
 		if (!rank->peak_allocated)
 			continue;
+		if (is_own)
+			system = own_system(c, (enum how)o->how, &run);
 		if (match_make(&m->list[m->count++], rank, system, c, &t, e) < 0)
 			return -1;
-		explain(m, c, &t);
+		/* An explanation tries other configurations: too many runs. */
+		if (system != &memtrace_by_run)
+			explain(m, c, &t);
 		if (o->what_if && match_what_if(&m->list[m->count - 1], c, o->what_if, e) < 0)
 			return -1;
 	}
@@ -113,7 +123,38 @@ static int make(struct matches *m, const struct match_inputs *j, const struct op
 	return m->count ? 0 : err_set(e, "none of the traces has an allocation of PyTorch's");
 }
 
-static int print(const struct matches *m, const struct options *o)
+static void add_option(struct buf *b, const char *name, const char *value)
+{
+	buf_addf(b, " %s ", name);
+	shell_add_word(b, (struct str){ value, strlen(value) });
+}
+
+/* The page shows a gap best. It takes the options that say what the job is. */
+static void add_page(const struct matches *m, char **paths, size_t count, const struct options *o,
+		     struct buf *out)
+{
+	const struct opt_list *const lists[] = { &o->job.files, &o->job.values,
+						 &o->job.environment };
+	static const char *const names[] = { "--config", "--set", "--env" };
+	struct buf options = { 0 };
+	int has_gap = matches_fail(m);
+
+	for (size_t i = 0; i < m->count; i++)
+		has_gap |= match_has_gap(&m->list[i]);
+	if (!has_gap)
+		return;
+	if (o->run)
+		add_option(&options, "--run", o->run);
+	for (size_t k = 0; k < ARRAY_SIZE(lists); k++)
+		for (size_t i = 0; i < lists[k]->count; i++)
+			add_option(&options, names[k], lists[k]->at[i]);
+	if (m->inference)
+		buf_puts(&options, " --infer");
+	command_add_page(out, &options, paths, count);
+	buf_release(&options);
+}
+
+static int print(const struct matches *m, char **paths, size_t count, const struct options *o)
 {
 	struct style style = term_style((enum color_when)o->color);
 	struct buf out = { 0 };
@@ -125,6 +166,8 @@ static int print(const struct matches *m, const struct options *o)
 		match_json(m, &out);
 	else
 		match_text(m, &style, &out);
+	if (!o->json)
+		add_page(m, paths, count, o, &out);
 	status = command_print(out.text, out.length);
 	buf_release(&out);
 	return status == STATUS_FINE && matches_fail(m) ? STATUS_NO : status;
@@ -162,7 +205,7 @@ static int match(char **paths, size_t count, const struct options *o)
 		status = write_config(&j, o->write_config, &e);
 	if (!status)
 		status = make(&m, &j, o, &e);
-	status = status < 0 ? command_fail(STATUS_USAGE, &e) : print(&m, o);
+	status = status < 0 ? command_fail(STATUS_USAGE, &e) : print(&m, paths, count, o);
 	for (size_t i = 0; i < m.count; i++)
 		match_release(&m.list[i]);
 	free(m.list);
@@ -176,6 +219,7 @@ static const struct opt rows[] = {
 	RUN_OPTION(&given.run),
 	{ "system", 0, OPT_TEXT, &given.system, "NAME", "the system that estimates (memtrace)", 0,
 	  0 },
+	HOW_OPTIONS(&given.how, &given.python),
 	{ "tolerance", 0, OPT_TEXT, &given.tolerance, "X",
 	  "allowed error of the estimate, as a share of what was observed (0.05)", 0, 0 },
 	{ "component-tolerance", 0, OPT_LIST, &given.component_tolerances, "[NAME=]X",

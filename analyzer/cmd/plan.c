@@ -14,12 +14,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 struct options {
 	const char *system;
 	struct opt_list fixed;
 	int verify;
-	int gpus, most[DIMENSIONS], margin, flags, top, all, json, color;
+	int gpus, most[DIMENSIONS], margin, order, flags, top, all, json, color;
 	struct job job;
 };
 
@@ -40,12 +42,40 @@ static int print(const struct plan *plan, const struct options *o, json_t *simul
 	return status == STATUS_FINE && !plan->fitting.count ? STATUS_NO : status;
 }
 
+/* Shows the best so far on a terminal, every second. */
+static void show_progress(const struct plan *plan, size_t judged, size_t all)
+{
+	static struct timespec shown, now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	if (!shown.tv_sec)
+		shown = now;
+	if (now.tv_sec <= shown.tv_sec || !isatty(STDERR_FILENO))
+		return;
+	shown = now;
+	fprintf(stderr, "\r\033[Kmemtrace: %zu of at most %zu layouts, %zu fit", judged, all,
+		plan->fitting.count);
+	if (plan->fitting.count) {
+		const struct plan_layout *l = &plan->fitting.at[0];
+
+		fprintf(stderr, "; the best so far: tp %lld, pp %lld, cp %lld, %.3g s a step",
+			(long long)l->size[DIM_TP], (long long)l->size[DIM_PP],
+			(long long)l->size[DIM_CP], l->time.seconds);
+	}
+	if (judged + 1 >= all || (plan->enough && plan->fitting.count >= plan->enough))
+		fputs("\r\033[K", stderr);
+}
+
 static int ask(struct plan *p, const struct options *o, struct config *c, struct err *e)
 {
 	if (!o->gpus)
 		return err_set(e, "plan needs --gpus N: how many GPUs there are");
 	p->gpus = o->gpus;
 	p->margin = o->margin;
+	p->order = (enum plan_order)o->order;
+	p->progress = show_progress;
+	p->lists_stages = o->json;
+	p->enough = o->all ? 0 : (size_t)(o->top > o->verify ? o->top : o->verify);
 	memcpy(p->most, o->most, sizeof(p->most));
 	for (size_t i = 0; i < o->fixed.count; i++)
 		if (plan_fix(p, o->fixed.at[i], e) < 0)
@@ -141,7 +171,10 @@ static const struct opt rows[] = {
 	MAX_OPTION(MBS, "mbs", "largest micro-batch"),
 	{ "memory-margin", 0, OPT_COUNT, &given.margin, "PERCENT",
 	  "share of the GPU's memory that a layout in green leaves free (20)", 0, 99 },
-	{ "flags", 0, OPT_CHOICE, &given.flags, "none|megatron|deepspeed|torchtitan|accelerate",
+	{ "order", 0, OPT_CHOICE, &given.order, "time|document",
+	  "rank by the predicted time of a step (the default), or as document 003 does", 0, 0 },
+	{ "flags", 0, OPT_CHOICE, &given.flags,
+	  "none|megatron|deepspeed|torchtitan|accelerate|megatron-core|transformers",
 	  "print each layout as flags of a framework", 0, 0 },
 	{ "top", 0, OPT_COUNT, &given.top, "N", "show the best N layouts (10)", 1, 1000000 },
 	{ "all", 0, OPT_FLAG, &given.all, NULL,
@@ -175,8 +208,8 @@ const struct command cmd_plan = {
 	.usage =
 		"[OPTIONS] --gpus N --gpu NAME [--config FILE]... [--set KEY=VALUE]... [-- COMMAND...]",
 	.about =
-		"Lists the parallel layouts of a job that fit on N GPUs, the best first, in the ranking of document\n"
-		"003. The job must declare global_batch_size; the layout that it declares is not used.",
+		"Lists the parallel layouts of a job that fit on N GPUs, the fastest first, by a predicted time of a\n"
+		"training step. The job must declare global_batch_size; the layout that it declares is not used.",
 	.more_help = more_help,
 	.options = { .rows = rows, .count = ARRAY_SIZE(rows), .command = &given.job.command },
 	.run = run,

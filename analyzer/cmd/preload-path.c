@@ -28,5 +28,6 @@ const struct command cmd_preload_path = {
 	.summary = "print the path of libmemtrace.so, for LD_PRELOAD",
 	.usage = "",
 	.about = "Prints the path of libmemtrace.so: LD_PRELOAD=$(memtrace preload-path) COMMAND",
+	.words = "",
 	.run = run,
 };

@@ -1,5 +1,6 @@
 /* memtrace report: the memory at the peak, and the cause of an out-of-memory error. */
 #include "cmd/command.h"
+#include "cmd/follow.h"
 #include "cmd/simulation_messages.h"
 #include "diagnose/diagnose.h"
 #include "session/session.h"
@@ -15,9 +16,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define PHASES_NAMED 10 /* in a message */
+
 struct options {
-	const char *run;
-	int json, live_set, raw_bytes, color, top, rules, runs, advise, whole_need;
+	const char *run, *phase;
+	int json, live_set, raw_bytes, color, top, rules, runs, advise, whole_need, follow;
 };
 
 /* Runs the job of the rank that is shown again, on a device that is large enough. */
@@ -51,11 +54,37 @@ static int measure(const struct session *session, struct measured_need *need, st
 	return status;
 }
 
+/* Fails if no trace has a phase of this name, and names those that there are. */
+static int find_phase(const struct report *r, const char *phase, struct err *e)
+{
+	struct buf names = { 0 };
+	size_t count = 0;
+
+	for (size_t i = 0; i < r->count; i++)
+		if (r->ranks[i].asked_phase)
+			return 0;
+	for (size_t i = 0; i < r->count; i++)
+		for (size_t k = 0; k < r->ranks[i].named_count && count < PHASES_NAMED; k++)
+			buf_addf(&names, "%s%s", count++ ? ", " : "", r->ranks[i].named[k].name);
+	err_set(e, "--phase %s: the job named no such phase%s%s", phase,
+		count ? "; it named " : ": see memtrace-python(7)", count ? names.text : "");
+	buf_release(&names);
+	return -1;
+}
+
+static int print_part(void *context, const char *text, size_t length)
+{
+	(void)context;
+	return command_print(text, length);
+}
+
 static int report(char **paths, size_t count, const struct options *o)
 {
-	const struct session_options load = {
-		.run = o->run, .keep_live = o->live_set, .rank = NO_RANK, .progress = term_progress
-	};
+	const struct session_options load = { .run = o->run,
+					      .phase = o->phase,
+					      .keep_live = o->live_set,
+					      .rank = NO_RANK,
+					      .progress = term_progress };
 	struct style style = term_style((enum color_when)o->color);
 	struct buf notes = { 0 }, out = { 0 };
 	struct err e = { 0 };
@@ -67,6 +96,8 @@ static int report(char **paths, size_t count, const struct options *o)
 	term_progress_end();
 	if (notes.length)
 		fputs(notes.text, stderr);
+	if (!status && o->phase)
+		status = find_phase(&session.report, o->phase, &e);
 	if (!status && o->whole_need) {
 		status = measure(&session, &need, &e);
 		session.report.need = status ? NULL : &need;
@@ -79,13 +110,14 @@ static int report(char **paths, size_t count, const struct options *o)
 		style.raw_bytes = o->raw_bytes;
 		style.top = o->top;
 		style.advise = o->advise;
-		if (o->json)
-			report_json(&session.report, &out);
-		else
+		if (o->json) {
+			status = report_json_each(&session.report, print_part, NULL);
+		} else {
 			report_text(&session.report, &style, &out);
-		if (!o->json && session.files.attempts.length)
-			buf_addf(&out, "attempts    %s\n", session.files.attempts.text);
-		status = command_print(out.text, out.length);
+			if (session.files.attempts.length)
+				buf_addf(&out, "attempts    %s\n", session.files.attempts.text);
+			status = command_print(out.text, out.length);
+		}
 	}
 	diagnosis_release(&diagnosis);
 	session_release(&session);
@@ -145,16 +177,33 @@ static const struct opt rows[] = {
 	  0 },
 	{ "live-set", 0, OPT_FLAG, &given.live_set, NULL,
 	  "with --json: also list every block that was live at the end", 0, 0 },
+	{ "phase", 0, OPT_TEXT, &given.phase, "NAME",
+	  "show the peak while this phase was open, which the job named", 0, 0 },
 	BYTES_OPTION(&given.raw_bytes),
 	{ "top", 0, OPT_COUNT, &given.top, "N", "show the N largest stacks (10)", 0, 1000000 },
 	{ "advise", 0, OPT_FLAG, &given.advise, NULL,
 	  "say what would make room, also if the device was not nearly full", 0, 0 },
 	{ "whole-need", 0, OPT_FLAG, &given.whole_need, NULL,
 	  "run the job again on a simulated device with more memory, and say what it needs", 0, 0 },
+	{ "follow", 0, OPT_FLAG, &given.follow, NULL,
+	  "print a line whenever the memory of a running process has changed, and the report at its end",
+	  0, 0 },
 	{ "rules", 0, OPT_FLAG, &given.rules, NULL,
 	  "list the causes that memtrace knows, and those that a trace cannot show", 0, 0 },
 	COLOR_OPTION(&given.color),
 };
+
+/* Follows a process, and reports it when it has ended. */
+static int follow_and_report(const char *path, const struct options *o)
+{
+	struct err e = { 0 };
+	char *trace = NULL;
+	int status = follow(path, &trace, &e);
+
+	status = status < 0 ? command_fail(STATUS_USAGE, &e) : report(&trace, 1, o);
+	free(trace);
+	return status;
+}
 
 static int run(char **paths, size_t count)
 {
@@ -168,10 +217,16 @@ static int run(char **paths, size_t count)
 		err_set(&e, "report --runs needs one directory of traces");
 	if (given.runs && (given.run || given.live_set))
 		err_set(&e, "--runs lists runs and reports none: leave --run and --live-set away");
+	if (given.follow && (count != 1 || given.run || given.runs))
+		err_set(&e, "--follow needs one trace, or a directory in which one process runs");
+	if (given.follow && given.json)
+		err_set(&e, "--follow prints text: memtrace top --json writes objects");
 	if (given.live_set && !given.json)
 		err_set(&e, "--live-set needs --json");
 	if (e.text[0])
 		return command_fail(STATUS_USAGE, &e);
+	if (given.follow)
+		return follow_and_report(paths[0], &given);
 	return given.runs ? runs(paths[0], &given) : report(paths, count, &given);
 }
 

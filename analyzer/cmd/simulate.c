@@ -127,7 +127,7 @@ static int set_environment(const struct options *o, struct err *e)
 	    launch_set_triton(e) < 0 ||
 	    set_device(o->gpu, o->memory > 0 ? o->memory : 0, count, e) < 0)
 		return -1;
-	return o->steps || is_alone(o) ? rank_env_inject(o->steps, e) : 0;
+	return rank_env_inject(o->steps, e);
 }
 
 /* ---- ranks alone */

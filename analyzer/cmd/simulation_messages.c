@@ -22,6 +22,11 @@ static void print_progress(const struct simulation_progress *p)
 	fputs(p->done == p->total ? "          \n" : "          ", stderr);
 }
 
+const struct messages *simulation_messages_of_terminal(void)
+{
+	return isatty(STDERR_FILENO) ? simulation_messages() : NULL;
+}
+
 const struct messages *simulation_messages(void)
 {
 	static const struct messages quiet = { .notice = print_notice },

@@ -6,5 +6,7 @@
 
 /* Progress is shown only if standard error is a terminal. */
 const struct messages *simulation_messages(void);
+/* NULL if standard error is no terminal. */
+const struct messages *simulation_messages_of_terminal(void);
 
 #endif

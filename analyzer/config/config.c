@@ -131,6 +131,7 @@ void config_release(struct config *c)
 	for (unsigned i = 0; i < c->note_count; i++)
 		free(c->notes[i]);
 	free(c->notes);
+	free(c->model_file);
 	memset(c, 0, sizeof(*c));
 }
 
@@ -139,6 +140,7 @@ void config_copy(struct config *to, const struct config *from)
 	config_release(to);
 	memcpy(to, from, sizeof(*to));
 	to->notes = NULL;
+	to->model_file = from->model_file ? xstrdup(from->model_file) : NULL;
 	to->note_count = 0;
 	for (int f = 0; f < CONFIG_FIELDS; f++) {
 		if (from->automatic[f])
@@ -151,6 +153,12 @@ void config_copy(struct config *to, const struct config *from)
 	}
 	for (unsigned i = 0; i < from->note_count; i++)
 		config_note(to, "%s", from->notes[i]);
+}
+
+void config_set_model_file(struct config *c, const char *path)
+{
+	free(c->model_file);
+	c->model_file = path ? xstrdup(path) : NULL;
 }
 
 /* Values and notes are printed, so characters that control the terminal are removed. */
@@ -315,6 +323,9 @@ static int store(struct config *c, int field, const char *value)
 	char *text;
 	int truth;
 
+	/* The name that --flags has. */
+	if (field == CONFIG_framework && !strcmp(value, "megatron"))
+		value = "megatron-core";
 	switch (fields[field].type) {
 	case INT:
 		if (parse_int(value, &whole) || !in_range(field, (double)whole))

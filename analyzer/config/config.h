@@ -39,6 +39,9 @@ struct config {
 	/* Source of a field: "model.json:12", "--num-layers", "derived: ...", "--set"; NULL: the
 	 * field is not given. */
 	char *origin[CONFIG_FIELDS];
+	/* The Hugging Face file of the model, if one was read from a path; else NULL. */
+	char *model_file;
+	int is_language_part; /* the fields are those of the language model in it */
 	/* Remarks for the reader of an answer: unknown keys that could matter, and so on. */
 	char **notes;
 	unsigned note_count;
@@ -57,6 +60,9 @@ void config_init(struct config *c);
 void config_release(struct config *c);
 /* Copies `from`. `to` must be initialised; its own content is released. */
 void config_copy(struct config *to, const struct config *from);
+
+/* Remembers the file of the model; NULL: forgets it. */
+void config_set_model_file(struct config *c, const char *path);
 
 /* Sets a field from a number. -1: the number is outside the field's limits. */
 int config_set_int(struct config *c, enum config_field f, int64_t value, const char *origin,

@@ -1,4 +1,5 @@
 #include "config/derive.h"
+#include "config/hf.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -316,7 +317,7 @@ static int derive_parameters(struct config *c, struct err *e)
 	int64_t total, largest;
 
 	(void)e;
-	if (!HAS(c, model_type))
+	if (!HAS(c, model_type) || !hf_knows_type(c->model_type))
 		return 0;
 	if (config_count_parameters(c, &total, &largest, &why)) {
 		config_note(c, "%s", why.text);

@@ -214,31 +214,65 @@ static size_t json_longest_key(json_t *value)
 	return most;
 }
 
+/* Python's json writes NaN, Infinity and -Infinity, which JSON does not have: quotes them. No line
+ * changes. */
+static char *quote_python_numbers(const char *text, size_t length, size_t *quoted)
+{
+	static const char *const words[] = { "-Infinity", "Infinity", "NaN" };
+	struct buf b = { 0 };
+	int in_string = 0;
+
+	for (size_t i = 0; i < length; i++) {
+		size_t w = 0, word = 0;
+
+		if (in_string && text[i] == '\\' && i + 1 < length)
+			buf_add(&b, &text[i++], 1);
+		else if (text[i] == '"')
+			in_string = !in_string;
+		for (; !in_string && w < ARRAY_SIZE(words) && !word; w++)
+			if (!strncmp(text + i, words[w], strlen(words[w])))
+				word = strlen(words[w]);
+		if (word) {
+			buf_addf(&b, "\"%.*s\"", (int)word, text + i);
+			i += word - 1;
+		} else {
+			buf_add(&b, text + i, 1);
+		}
+	}
+	*quoted = b.length;
+	return buf_take(&b);
+}
+
 struct doc_node *doc_read_json(const char *text, size_t length, const char *name, struct err *e)
 {
 	json_error_t why;
 	json_t *value;
-	struct walk w = { text, 1 };
 	struct doc_node *n;
+	struct walk w = { .line = 1 };
+	char *quoted;
 
 	if (json_depth(text, length) > MAX_DOC_DEPTH) {
 		err_set(e, "%s: nested more than %d deep: not a configuration", name,
 			MAX_DOC_DEPTH);
 		return NULL;
 	}
-	value = json_loadb(text, length, JSON_REJECT_DUPLICATES, &why);
+	w.at = quoted = quote_python_numbers(text, length, &length);
+	value = json_loadb(quoted, length, JSON_REJECT_DUPLICATES, &why);
 	if (!value) {
 		err_set(e, "%s:%d: not JSON: %s", name, why.line < 0 ? 1 : why.line, why.text);
+		free(quoted);
 		return NULL;
 	}
 	if (json_longest_key(value) > MAX_DOC_KEY) {
 		err_set(e, "%s: a key of more than %d bytes: not a configuration", name,
 			MAX_DOC_KEY);
 		json_decref(value);
+		free(quoted);
 		return NULL;
 	}
 	n = from_json(value, &w);
 	json_decref(value);
+	free(quoted);
 	return n;
 }
 
@@ -270,4 +304,11 @@ char *doc_file_text(const char *path, size_t *length, struct err *e)
 		return NULL;
 	}
 	return buf_take(&b);
+}
+
+int64_t doc_number(const struct doc_node *map, const char *key, int64_t other)
+{
+	const struct doc_node *n = doc_find(map, key);
+
+	return n && n->kind == DOC_NUMBER ? strtoll(n->text, NULL, 10) : other;
 }

@@ -2,6 +2,7 @@
 #ifndef CONFIG_DOCUMENT_H
 #define CONFIG_DOCUMENT_H
 
+#include <stdint.h>
 #include <stddef.h>
 
 #include "util/err.h"
@@ -32,6 +33,8 @@ void doc_free(struct doc_node *n);
 
 /* The member of a map with that key; NULL: there is none, or `map` is no map. */
 const struct doc_node *doc_find(const struct doc_node *map, const char *key);
+/* The integer of that key; `other` if there is none. */
+int64_t doc_number(const struct doc_node *map, const char *key, int64_t other);
 /* A scalar as it is, a list as "[a,b]". To be freed. */
 char *doc_text(const struct doc_node *n);
 /* "a number", "an object" ... */

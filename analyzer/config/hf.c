@@ -1,9 +1,12 @@
 /* config.json: transformers' names, and the values that the code of each architecture fixes. */
 #include "config/hf.h"
 
+#include "config/layer_pattern.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "util/buf.h"
 
@@ -72,6 +75,7 @@ static const struct key_row rows[] = {
 	{ "n_routed_experts", CONFIG_num_experts, NULL },
 	{ "num_experts_per_tok", CONFIG_moe_router_topk, NULL },
 	{ "moe_intermediate_size", CONFIG_moe_ffn_hidden_size, NULL },
+	{ "norm_topk_prob", CONFIG_norm_topk_prob, NULL },
 	{ "shared_expert_intermediate_size", CONFIG_moe_shared_expert_intermediate_size, NULL },
 	{ "q_lora_rank", CONFIG_q_lora_rank, NULL },
 	{ "kv_lora_rank", CONFIG_kv_lora_rank, NULL },
@@ -122,6 +126,8 @@ static const struct {
 	{ "gemma3_text", CONFIG_num_query_groups, "4" },
 	{ "gemma3_text", CONFIG_vocab_size, "262208" },
 	{ "gemma3_text", CONFIG_max_position_embeddings, "131072" },
+	{ "olmo", CONFIG_norms_per_layer, "0" },
+	{ "olmo2", CONFIG_qk_layernorm, "true" },
 	{ "gpt2", CONFIG_normalization, "LayerNorm" },
 	{ "gpt2", CONFIG_swiglu, "false" },
 	{ "gpt2", CONFIG_add_bias_linear, "true" },
@@ -161,9 +167,9 @@ static const struct {
 };
 
 static const char *const types[] = {
-	"llama",       "mistral",     "qwen2",    "qwen3",       "gemma",   "gemma2",
-	"gemma3_text", "gpt2",        "gpt_neox", "phi3",        "mixtral", "qwen2_moe",
-	"qwen3_moe",   "deepseek_v3", "t5",       "llama4_text", NULL,
+	"llama",     "mistral",     "qwen2", "qwen3",       "gemma", "gemma2",  "gemma3_text",
+	"gpt2",      "gpt_neox",    "phi3",  "olmo",        "olmo2", "mixtral", "qwen2_moe",
+	"qwen3_moe", "deepseek_v3", "t5",    "llama4_text", NULL,
 };
 
 /* Fields that an earlier file may have set and this architecture need not have. */
@@ -175,7 +181,16 @@ static const enum config_field forgotten[] = {
 	CONFIG_moe_shared_expert_gate, CONFIG_q_lora_rank,
 	CONFIG_kv_lora_rank,           CONFIG_encoder_num_layers,
 	CONFIG_num_parameters,         CONFIG_padded_vocab_size,
+	CONFIG_rotary_percent,         CONFIG_window_size,
 };
+
+int hf_knows_type(const char *type)
+{
+	for (size_t i = 0; types[i]; i++)
+		if (!strcmp(types[i], type))
+			return 1;
+	return 0;
+}
 
 static int put_defaults(struct reader *r, const char *type)
 {
@@ -186,71 +201,19 @@ static int put_defaults(struct reader *r, const char *type)
 	for (size_t i = 0; !status && i < ARRAY_SIZE(forgotten); i++)
 		config_unset(r->c, forgotten[i]);
 	for (size_t i = 0; !status && i < ARRAY_SIZE(defaults); i++) {
-		if (*defaults[i].type && strcmp(defaults[i].type, type))
+		int is_general = !*defaults[i].type;
+
+		if (!is_general && strcmp(defaults[i].type, type))
 			continue;
+		/* Of an architecture that is not known only the framework is. */
+		if (is_general && !hf_knows_type(type) && defaults[i].field != CONFIG_framework) {
+			config_unset(r->c, defaults[i].field);
+			continue;
+		}
 		d.key = config_name(defaults[i].field);
 		status = reader_put(&d, defaults[i].field, defaults[i].value);
 	}
 	free(origin);
-	return status;
-}
-
-static int64_t number(const struct doc_node *map, const char *key, int64_t other)
-{
-	const struct doc_node *n = doc_find(map, key);
-
-	return n && n->kind == DOC_NUMBER ? strtoll(n->text, NULL, 10) : other;
-}
-
-static void mark(char *layers, int64_t count, const struct doc_node *list, char bit)
-{
-	for (const struct doc_node *n = list && list->kind == DOC_LIST ? list->first : NULL; n;
-	     n = n->next) {
-		int64_t i = n->kind == DOC_NUMBER ? strtoll(n->text, NULL, 10) : -1;
-
-		if (i >= 0 && i < count)
-			layers[i] = bit;
-	}
-}
-
-/* Sets '1' for each layer with experts, '0' for the others. Four families declare it in four ways.
- */
-static void find_sparse(char *layers, int64_t count, const char *type, const struct doc_node *map)
-{
-	const struct doc_node *list = doc_find(map, "moe_layers");
-	int deepseek = !strcmp(type, "deepseek_v3"), llama = !strcmp(type, "llama4_text");
-	int64_t dense = number(map, "first_k_dense_replace", 3);
-	int64_t step = number(map, llama ? "interleave_moe_layer_step" : "decoder_sparse_step", 1);
-
-	for (int64_t i = 0; i < count; i++)
-		layers[i] = (deepseek ? i >= dense : step > 0 && (i + 1) % step == 0) ? '1' : '0';
-	if (llama && list && list->kind == DOC_LIST) {
-		memset(layers, '0', (size_t)count);
-		mark(layers, count, list, '1');
-	} else if (!deepseek) {
-		mark(layers, count, doc_find(map, "mlp_only_layers"), '0');
-	}
-}
-
-static int put_expert_layers(struct reader *r, const struct doc_node *map, const char *type)
-{
-	int64_t count = r->c->num_layers;
-	struct buf list = { 0 };
-	char *layers;
-	int status;
-
-	if (!config_has(r->c, CONFIG_num_experts) || r->c->num_experts == 0)
-		return 0;
-	layers = xcalloc((size_t)count, 1);
-	find_sparse(layers, count, type, map);
-	buf_puts(&list, "[");
-	for (int64_t i = 0; i < count; i++)
-		buf_addf(&list, "%s%c", i ? "," : "", layers[i]);
-	buf_puts(&list, "]");
-	r->key = "moe_layer_freq";
-	status = reader_put(r, CONFIG_moe_layer_freq, list.text);
-	buf_release(&list);
-	free(layers);
 	return status;
 }
 
@@ -270,7 +233,7 @@ static int put_rest(struct reader *r, const struct doc_node *map, const char *ty
 	int status = 0;
 
 	if (!strcmp(type, "t5")) {
-		int64_t layers = number(map, "num_layers", 6);
+		int64_t layers = doc_number(map, "num_layers", 6);
 
 		if (c->untie_embeddings_and_output_weights) {
 			config_note(
@@ -282,9 +245,9 @@ static int put_rest(struct reader *r, const struct doc_node *map, const char *ty
 				return -1;
 		}
 
-		status =
-			put_number(r, CONFIG_encoder_num_layers, layers) ||
-			put_number(r, CONFIG_num_layers, number(map, "num_decoder_layers", layers));
+		status = put_number(r, CONFIG_encoder_num_layers, layers) ||
+			 put_number(r, CONFIG_num_layers,
+				    doc_number(map, "num_decoder_layers", layers));
 	} else if (!strcmp(type, "deepseek_v3")) {
 		const struct doc_node *rank = doc_find(map, "q_lora_rank");
 
@@ -294,15 +257,16 @@ static int put_rest(struct reader *r, const struct doc_node *map, const char *ty
 		config_unset(c, CONFIG_kv_channels);
 		config_unset(c, CONFIG_num_query_groups);
 		if (c->moe_ffn_hidden_size > 0)
-			status = put_number(r, CONFIG_moe_shared_expert_intermediate_size,
-					    c->moe_ffn_hidden_size *
-						    (number(map, "n_shared_experts", 1) & 0xffff));
+			status = put_number(
+				r, CONFIG_moe_shared_expert_intermediate_size,
+				c->moe_ffn_hidden_size *
+					(doc_number(map, "n_shared_experts", 1) & 0xffff));
 	} else if (!strcmp(type, "llama4_text")) {
 		status = put_number(r, CONFIG_moe_ffn_hidden_size, c->ffn_hidden_size) ||
 			 put_number(r, CONFIG_moe_shared_expert_intermediate_size,
 				    c->ffn_hidden_size) ||
 			 put_number(r, CONFIG_ffn_hidden_size,
-				    number(map, "intermediate_size_mlp", 16384));
+				    doc_number(map, "intermediate_size_mlp", 16384));
 	} else if (!strcmp(type, "gpt_neox") && c->add_qkv_bias) {
 		r->key = "add_bias_linear";
 		status = reader_put(r, CONFIG_add_bias_linear, "true");
@@ -311,7 +275,7 @@ static int put_rest(struct reader *r, const struct doc_node *map, const char *ty
 	}
 	if (status || !strcmp(type, "mixtral"))
 		return status ? -1 : 0;
-	return put_expert_layers(r, map, type);
+	return config_read_expert_layers(r, map, type);
 }
 
 static int check_needed(const struct reader *r, const char *type)
@@ -341,14 +305,6 @@ static int check_needed(const struct reader *r, const char *type)
 	return 0;
 }
 
-static int known_type(const char *type)
-{
-	for (size_t i = 0; types[i]; i++)
-		if (!strcmp(types[i], type))
-			return 1;
-	return 0;
-}
-
 /* The map of the language model, if the file describes a vision-language model. */
 static const struct doc_node *text_model(const struct doc_node *root, struct reader *r)
 {
@@ -356,7 +312,10 @@ static const struct doc_node *text_model(const struct doc_node *root, struct rea
 
 	if (!text || text->kind != DOC_MAP)
 		return root;
-	config_note(r->c, "%s: the language model alone (text_config) is estimated", r->origin);
+	config_note(
+		r->c,
+		"%s: the sizes are those of the language model (text_config), which a formula counts alone",
+		r->origin);
 	return text;
 }
 
@@ -367,30 +326,17 @@ static int unknown(struct reader *r, const char *key, const char *value)
 	static const char *const matter[] = { "_size", "_dim",  "layers", "heads", "experts",
 					      "_rank", "width", "mamba",  "ssm",   "lora" };
 	/* Keys that are read elsewhere in this file, or have no effect. */
-	static const char *const silent[] = { "interleave_moe_layer_step",
-					      "intermediate_size_mlp",
-					      "max_window_layers",
-					      "mlp_only_layers",
-					      "moe_layers",
-					      "n_shared_experts",
-					      "num_decoder_layers",
-					      "chunk_size_feed_forward",
-					      "no_repeat_ngram_size",
-					      "encoder_no_repeat_ngram_size",
-					      "attention_chunk_size",
-					      "sliding_window_size",
-					      "no_rope_layers",
-					      "no_rope_layer_interval",
-					      "pruned_heads",
-					      "original_max_position_embeddings",
-					      "image_size",
-					      "ep_size",
-					      "pretraining_tp" };
+	static const char silent[] =
+		" interleave_moe_layer_step intermediate_size_mlp max_window_layers mlp_only_layers "
+		"moe_layers n_shared_experts num_decoder_layers chunk_size_feed_forward "
+		"no_repeat_ngram_size encoder_no_repeat_ngram_size attention_chunk_size "
+		"sliding_window_size no_rope_layers no_rope_layer_interval pruned_heads "
+		"original_max_position_embeddings image_size ep_size pretraining_tp ";
+	const char *at = strstr(silent, key);
 	char *end;
 
-	for (size_t i = 0; i < ARRAY_SIZE(silent); i++)
-		if (!strcmp(key, silent[i]))
-			return 0;
+	if (at && at > silent && at[-1] == ' ' && at[strlen(key)] == ' ')
+		return 0;
 	if (strtod(value, &end) <= 0 || *end)
 		return 0;
 	for (size_t i = 0; i < ARRAY_SIZE(matter); i++)
@@ -406,6 +352,95 @@ static int read_rows(struct reader *r, const struct doc_node *map, const char *n
 	struct key_table t = { rows, ARRAY_SIZE(rows), 0, unknown };
 
 	return reader_read_map(r, &t, map, name);
+}
+
+#define SLIDING "sliding_attention"
+#define FULL "full_attention"
+
+/* Keys that make another model of an architecture if they have a value other than null, false or 0.
+ */
+static const struct {
+	const char *type, *key;
+} variants[] = {
+	{ "qwen2", "use_sliding_window" },
+	{ "qwen3", "use_sliding_window" },
+	{ "qwen2_moe", "use_sliding_window" },
+	{ "qwen3_moe", "use_sliding_window" },
+	{ "olmo", "clip_qkv" },
+	{ "gemma2", "use_bidirectional_attention" },
+	{ "gemma3_text", "attn_logit_softcapping" },
+	{ "gemma3_text", "final_logit_softcapping" },
+	{ "gemma3_text", "use_bidirectional_attention" },
+};
+
+/* Gemma 2 has both unless its file says null. */
+static const char *const caps[] = { "attn_logit_softcapping", "final_logit_softcapping" };
+
+static const char *text_of(const struct doc_node *n)
+{
+	return n && n->kind != DOC_NULL && n->kind != DOC_MAP && n->kind != DOC_LIST && n->text
+		       ? n->text
+		       : "";
+}
+
+static int put(struct reader *r, enum config_field f, const char *value)
+{
+	r->key = config_name(f);
+	return reader_put(r, f, value);
+}
+
+static int read_rotary(struct reader *r, const struct doc_node *map)
+{
+	const char *given = text_of(doc_find(map, "partial_rotary_factor"));
+	const struct doc_node *rope = doc_find(map, "rope_parameters");
+
+	if (!*given && rope && rope->kind == DOC_MAP)
+		given = text_of(doc_find(rope, "partial_rotary_factor"));
+	return *given ? put(r, CONFIG_rotary_percent, given) : 0;
+}
+
+/* Gemma 3: each sixth layer sees all tokens, the others a window. */
+static int is_usual_pattern(const struct doc_node *map)
+{
+	const struct doc_node *list = doc_find(map, "layer_types");
+	const char *period = text_of(doc_find(map, "sliding_window_pattern"));
+	int64_t i = 0;
+
+	if (!list || list->kind != DOC_LIST)
+		return !*period || !strcmp(period, "6");
+	for (const struct doc_node *n = list->first; n; n = n->next)
+		if (strcmp(text_of(n), ++i % 6 ? SLIDING : FULL) != 0)
+			return 0;
+	return 1;
+}
+
+/* Puts fields from inner maps, and names variants in unmodelled_options. */
+static int read_variants(struct reader *r, const struct doc_node *map, const char *type)
+{
+	const char *window = text_of(doc_find(map, "sliding_window"));
+
+	for (size_t i = 0; i < ARRAY_SIZE(variants); i++) {
+		const char *value = text_of(doc_find(map, variants[i].key));
+
+		if (strcmp(variants[i].type, type) != 0 || !*value || parse_bool(value) == 0)
+			continue;
+		r->key = variants[i].key;
+		if (reader_put_unmodelled(r, variants[i].key, value))
+			return -1;
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(caps) && !strcmp(type, "gemma2"); i++) {
+		const struct doc_node *cap = doc_find(map, caps[i]);
+
+		if (cap && cap->kind == DOC_NULL && reader_put_unmodelled(r, caps[i], "null"))
+			return -1;
+	}
+	if (!strcmp(type, "gemma3_text") && !is_usual_pattern(map) &&
+	    reader_put_unmodelled(r, "layer_types", "another pattern than one layer of six"))
+		return -1;
+	if ((!strcmp(type, "mistral") || !strcmp(type, "phi3")) && *window &&
+	    put(r, CONFIG_window_size, window))
+		return -1;
+	return read_rotary(r, map);
 }
 
 int config_read_hf(struct reader *r, const struct doc_node *root, const char *name)
@@ -424,23 +459,21 @@ int config_read_hf(struct reader *r, const struct doc_node *root, const char *na
 		what = type->text;
 	if (doc_find(map, "quantization_config") || doc_find(root, "quantization_config"))
 		config_note(r->c, "%s: quantization_config is not modelled", name);
-	if (!known_type(what))
-		config_note(
-			r->c,
-			"%s: model_type \"%s\" is unknown: read as llama's, parameters not counted",
-			name, what);
 	r->c->from_framework = 1;
-	config_unset(r->c, CONFIG_model_type);
+	config_set_model_file(r->c, access(name, R_OK) ? NULL : name);
+	r->c->is_language_part = map != root;
 	r->key = "model_type";
-	if (put_defaults(r, what) || (known_type(what) && reader_put(r, CONFIG_model_type, what)))
+	if (put_defaults(r, what) || reader_put(r, CONFIG_model_type, what) ||
+	    read_rows(r, map, name))
 		return -1;
-	if (read_rows(r, map, name))
-		return -1;
+	if (!hf_knows_type(what))
+		return 0;
 	if (tie && map != root && !doc_find(map, "tie_word_embeddings") && tie->kind == DOC_BOOL) {
 		r->key = "tie_word_embeddings";
 		if (take_not(r, CONFIG_untie_embeddings_and_output_weights, tie->text))
 			return -1;
 	}
 	r->origin = name;
-	return check_needed(r, what) || put_rest(r, map, what) ? -1 : 0;
+	return check_needed(r, what) || put_rest(r, map, what) || read_variants(r, map, what) ? -1
+											      : 0;
 }

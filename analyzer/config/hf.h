@@ -4,6 +4,8 @@
 
 #include "config/reader.h"
 
+/* Is the architecture one whose sizes and defaults this reader knows? */
+int hf_knows_type(const char *type);
 int config_read_hf(struct reader *r, const struct doc_node *root, const char *name);
 
 #endif

@@ -158,3 +158,58 @@ char *layer_pattern(const char *text)
 	buf_release(&v.list);
 	return buf_take(&out);
 }
+
+/* ---- Hugging Face's files ---- */
+
+static void mark(char *layers, int64_t count, const struct doc_node *list, char bit)
+{
+	for (const struct doc_node *n = list && list->kind == DOC_LIST ? list->first : NULL; n;
+	     n = n->next) {
+		int64_t i = n->kind == DOC_NUMBER ? strtoll(n->text, NULL, 10) : -1;
+
+		if (i >= 0 && i < count)
+			layers[i] = bit;
+	}
+}
+
+/* Sets '1' for each layer with experts, '0' for the others. Four families declare it in four ways.
+ */
+static void find_sparse(char *layers, int64_t count, const char *type, const struct doc_node *map)
+{
+	const struct doc_node *list = doc_find(map, "moe_layers");
+	int deepseek = !strcmp(type, "deepseek_v3"), llama = !strcmp(type, "llama4_text");
+	int64_t dense = doc_number(map, "first_k_dense_replace", 3);
+	int64_t step =
+		doc_number(map, llama ? "interleave_moe_layer_step" : "decoder_sparse_step", 1);
+
+	for (int64_t i = 0; i < count; i++)
+		layers[i] = (deepseek ? i >= dense : step > 0 && (i + 1) % step == 0) ? '1' : '0';
+	if (llama && list && list->kind == DOC_LIST) {
+		memset(layers, '0', (size_t)count);
+		mark(layers, count, list, '1');
+	} else if (!deepseek) {
+		mark(layers, count, doc_find(map, "mlp_only_layers"), '0');
+	}
+}
+
+int config_read_expert_layers(struct reader *r, const struct doc_node *map, const char *type)
+{
+	int64_t count = r->c->num_layers;
+	struct buf list = { 0 };
+	char *layers;
+	int status;
+
+	if (!config_has(r->c, CONFIG_num_experts) || r->c->num_experts == 0)
+		return 0;
+	layers = xcalloc((size_t)count, 1);
+	find_sparse(layers, count, type, map);
+	buf_puts(&list, "[");
+	for (int64_t i = 0; i < count; i++)
+		buf_addf(&list, "%s%c", i ? "," : "", layers[i]);
+	buf_puts(&list, "]");
+	r->key = "moe_layer_freq";
+	status = reader_put(r, CONFIG_moe_layer_freq, list.text);
+	buf_release(&list);
+	free(layers);
+	return status;
+}

@@ -95,25 +95,17 @@ static int take_group_query(struct reader *r, int field, const char *value)
 	return 0;
 }
 
+/* Either of them also makes the data loader build every sample's mask. */
+static int take_mask_reset(struct reader *r, int field, const char *value)
+{
+	return parse_bool(value) == 1 ? reader_put(r, field, value) : 0;
+}
+
 static int take_latent(struct reader *r, int field, const char *value)
 {
 	if (parse_bool(value) == 1)
 		mark(r, MULTI_LATENT);
 	return reader_put(r, field, value);
-}
-
-/* Adds an option to unmodelled_options: system memtrace then rejects the job with these words. */
-static int put_unmodelled(struct reader *r, const char *written, const char *what)
-{
-	struct buf list = { 0 };
-	int status;
-
-	if (config_has(r->c, CONFIG_unmodelled_options))
-		buf_addf(&list, "%s, ", r->c->unmodelled_options);
-	buf_addf(&list, "%s (%s)", written, what);
-	status = reader_put(r, CONFIG_unmodelled_options, list.text);
-	buf_release(&list);
-	return status;
 }
 
 /* BERT and T5 are recognised by their vocabulary: their scripts seldom have arguments of their own.
@@ -125,7 +117,7 @@ static int take_word_pieces(struct reader *r, int field, const char *value)
 	(void)field;
 	if (!strncmp(value, "BertWordPiece", 13) ||
 	    (length >= 9 && !strcmp(value + length - 9, "vocab.txt")))
-		return put_unmodelled(r, r->origin, "word pieces: BERT or T5");
+		return reader_put_unmodelled(r, r->origin, "word pieces: BERT or T5");
 	return 0;
 }
 
@@ -223,6 +215,8 @@ static const struct key_row rows[] = {
 	{ "torch_fsdp2_reshard_after_forward", CONFIG_reshard_after_forward, NULL },
 	{ "nccl_ub", CONFIG_use_nccl_ub, NULL },
 	{ "no_rope_fusion", CONFIG_apply_rope_fusion, take_not },
+	{ "reset_position_ids", CONFIG_eod_mask_loss, take_mask_reset },
+	{ "reset_attention_mask", CONFIG_eod_mask_loss, take_mask_reset },
 	{ "encoder_seq_length", CONFIG_seq_length, NULL },
 	{ "decoder_num_layers", CONFIG_num_layers, NULL },
 	{ "should_pad_vocab", -1, take_pads },
@@ -297,14 +291,14 @@ static int take_unmodelled(struct reader *r, const char *key, const char *value)
 	size_t i = 0;
 
 	if (!strncmp(key, "retro_", 6) && !is_off(value))
-		return put_unmodelled(r, r->origin, "RETRO") ? -1 : 1;
+		return reader_put_unmodelled(r, r->origin, "RETRO") ? -1 : 1;
 	while (i < ARRAY_SIZE(unmodelled) && strcmp(unmodelled[i].key, key))
 		i++;
 	if (i == ARRAY_SIZE(unmodelled))
 		return 0;
 	if (is_off(value) || !strcmp(value, unmodelled[i].harmless))
 		return 1;
-	return put_unmodelled(r, r->origin, unmodelled[i].what) ? -1 : 1;
+	return reader_put_unmodelled(r, r->origin, unmodelled[i].what) ? -1 : 1;
 }
 
 int megatron_read_script(struct reader *r, const char *script)
@@ -315,7 +309,7 @@ int megatron_read_script(struct reader *r, const char *script)
 	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
 		if (!strncmp(script, "pretrain_", 9) &&
 		    !strncmp(script + 9, others[i], strlen(others[i])))
-			return put_unmodelled(r, script, "another model than a GPT");
+			return reader_put_unmodelled(r, script, "another model than a GPT");
 	return 0;
 }
 

@@ -2,22 +2,94 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "config/megatron.h"
 #include "util/json_text.h"
+
+/* Names that other tools have for a field. Some are Megatron's, without effect there. */
+static const struct {
+	const char *other, *name;
+} others[] = {
+	{ "seqlen", "seq_length" },
+	{ "seq_len", "seq_length" },
+	{ "max_seq_len", "seq_length" },
+	{ "max_seq_length", "seq_length" },
+	{ "max_length", "seq_length" },
+	{ "sequence_length", "seq_length" },
+	{ "context_length", "seq_length" },
+	{ "block_size", "seq_length" },
+	{ "batch_size", "micro_batch_size" },
+	{ "batch", "micro_batch_size" },
+	{ "bs", "micro_batch_size" },
+	{ "mbs", "micro_batch_size" },
+	{ "per_device_train_batch_size", "micro_batch_size" },
+	{ "train_batch_size", "global_batch_size" },
+	{ "gbs", "global_batch_size" },
+	{ "grad_accum", "gradient_accumulation_steps" },
+	{ "gradient_accumulation", "gradient_accumulation_steps" },
+	{ "dtype", "precision" },
+	{ "torch_dtype", "precision" },
+	{ "mixed_precision", "precision" },
+	{ "optim", "optimizer" },
+	{ "gradient_checkpointing", "recompute_granularity" },
+	{ "activation_checkpointing", "recompute_granularity" },
+	{ "attn_implementation", "attention" },
+	{ "tp", "tensor_model_parallel_size" },
+	{ "tp_size", "tensor_model_parallel_size" },
+	{ "tensor_parallel", "tensor_model_parallel_size" },
+	{ "tensor_parallel_size", "tensor_model_parallel_size" },
+	{ "pp", "pipeline_model_parallel_size" },
+	{ "pp_size", "pipeline_model_parallel_size" },
+	{ "pipeline_parallel_size", "pipeline_model_parallel_size" },
+	{ "cp", "context_parallel_size" },
+	{ "ep", "expert_model_parallel_size" },
+	{ "expert_parallel_size", "expert_model_parallel_size" },
+	{ "dp", "data_parallel_size" },
+	{ "vpp", "virtual_pipeline_model_parallel_size" },
+	{ "gpus", "world_size" },
+	{ "num_gpus", "world_size" },
+	{ "n_gpus", "world_size" },
+	{ "zero", "zero_stage" },
+	{ "stage", "zero_stage" },
+	{ "layers", "num_layers" },
+	{ "n_layer", "num_layers" },
+	{ "n_layers", "num_layers" },
+	{ "num_hidden_layers", "num_layers" },
+	{ "n_embd", "hidden_size" },
+	{ "d_model", "hidden_size" },
+	{ "n_head", "num_attention_heads" },
+	{ "n_heads", "num_attention_heads" },
+	{ "heads", "num_attention_heads" },
+	{ "num_key_value_heads", "num_query_groups" },
+	{ "kv_heads", "num_query_groups" },
+	{ "head_dim", "kv_channels" },
+	{ "intermediate_size", "ffn_hidden_size" },
+	{ "vocab", "vocab_size" },
+	{ "params", "num_parameters" },
+	{ "num_params", "num_parameters" },
+};
+
+static const char *other_name(const char *name)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
+		if (!strcasecmp(name, others[i].other))
+			return others[i].name;
+	return NULL;
+}
 
 int config_set(struct config *c, const char *name, const char *value, const char *origin,
 	       struct err *e)
 {
 	struct reader r = { .c = c, .key = name, .origin = origin, .e = e };
 	int field = config_find(name);
-	const char *near;
+	const char *near = other_name(name);
 
 	if (field >= 0)
 		return reader_put(&r, field, value);
-	if (megatron_has_key(name))
+	if (!near && megatron_has_key(name))
 		return megatron_read_key(&r, name, value);
-	near = config_near_name(name);
+	near = near ? near : config_near_name(name);
 	return err_set(e, "%s: no key \"%.60s\"%s%s%s", origin, name,
 		       near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
 }
@@ -63,7 +135,10 @@ static int read_member(struct reader *r, const struct doc_node *n)
 	} else if (megatron_has_key(n->key)) {
 		status = megatron_read_key(r, n->key, text);
 	} else {
-		const char *near = config_notes_full(r->c) ? NULL : config_near_name(n->key);
+		const char *near = other_name(n->key);
+
+		if (!near && !config_notes_full(r->c))
+			near = config_near_name(n->key);
 
 		config_note(r->c, "%s: unknown key %s%s%s", r->origin, n->key,
 			    near ? "; did you mean " : "", near ? near : "");

@@ -8,8 +8,9 @@
 
 #include "util/util.h"
 
-/* Projections that transformers has in one module and other frameworks in several. */
-enum { FUSED_QKV = 1, FUSED_GATE_UP = 2 };
+/* Projections that transformers has in one module and other frameworks in several; norms of all
+ * heads together. */
+enum { FUSED_QKV = 1, FUSED_GATE_UP = 2, WIDE_QK_NORM = 4 };
 
 static const struct {
 	const char *model_type;
@@ -18,6 +19,7 @@ static const struct {
 	{ "gpt2", FUSED_QKV },
 	{ "gpt_neox", FUSED_QKV },
 	{ "phi3", FUSED_QKV | FUSED_GATE_UP },
+	{ "olmo2", WIDE_QK_NORM },
 };
 
 struct count {
@@ -114,8 +116,10 @@ static void attention(struct count *n, __int128 layers)
 		linear(n, 2 * layers, n->h, kv, bias);
 	}
 	linear(n, layers, q, n->h, (int)OR_ELSE(c, attention_output_bias, c->add_bias_linear));
-	if (c->qk_layernorm)
-		norm(n, 2 * layers, d);
+	if (c->qk_layernorm) {
+		norm(n, layers, n->fused & WIDE_QK_NORM ? q : d);
+		norm(n, layers, n->fused & WIDE_QK_NORM ? kv : d);
+	}
 }
 
 /* DeepSeek's attention: queries, keys and values pass through narrow projections. */
@@ -187,7 +191,7 @@ static void encoder_decoder(struct count *n, int64_t vocabulary, int64_t ffn)
 static void decoder_only(struct count *n, int64_t vocabulary, int64_t ffn)
 {
 	const struct config *c = n->c;
-	int64_t moe = expert_layers(c);
+	int64_t moe = expert_layers(c), norms = OR_ELSE(c, norms_per_layer, 2);
 
 	module(n, 1, (__int128)vocabulary * n->h);
 	if (c->position_embedding_type && !strcmp(c->position_embedding_type, "learned_absolute"))
@@ -199,7 +203,7 @@ static void decoder_only(struct count *n, int64_t vocabulary, int64_t ffn)
 	feed_forward(n, c->num_layers - moe, ffn);
 	if (moe)
 		experts(n, moe, ffn);
-	norm(n, OR_ELSE(c, norms_per_layer, 2) * (__int128)c->num_layers + 1, n->h);
+	norm(n, norms * (__int128)c->num_layers + (norms > 0), n->h);
 	if (c->untie_embeddings_and_output_weights)
 		linear(n, 1, n->h, vocabulary, 0);
 }

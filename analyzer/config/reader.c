@@ -12,6 +12,19 @@ int reader_put(struct reader *r, int field, const char *value)
 	return config_set_field(r->c, field, r->key, value, r->origin, r->e);
 }
 
+int reader_put_unmodelled(struct reader *r, const char *written, const char *what)
+{
+	struct buf list = { 0 };
+	int status;
+
+	if (config_has(r->c, CONFIG_unmodelled_options))
+		buf_addf(&list, "%s, ", r->c->unmodelled_options);
+	buf_addf(&list, "%s (%s)", written, what);
+	status = reader_put(r, CONFIG_unmodelled_options, list.text);
+	buf_release(&list);
+	return status;
+}
+
 const struct key_row *key_row_find(const struct key_row *rows, size_t count, const char *key)
 {
 	for (size_t i = 0; i < count; i++)

@@ -48,6 +48,8 @@ const struct key_row *key_row_find(const struct key_row *rows, size_t count, con
 
 /* Sets a field from text; r->key and r->origin are for the message. -1: the value is malformed. */
 int reader_put(struct reader *r, int field, const char *value);
+/* Adds an option to unmodelled_options: system memtrace then rejects the job with these words. */
+int reader_put_unmodelled(struct reader *r, const char *written, const char *what);
 
 /* Reads one key with its value. */
 int reader_read_key(struct reader *r, const struct key_table *t, const char *key,

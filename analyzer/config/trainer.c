@@ -8,9 +8,12 @@
 
 #include "config/accelerate.h"
 #include "config/deepspeed.h"
+#include "util/buf.h"
 
 struct trainer_state {
 	int bf16, fp16, deepspeed;
+	int peft;        /* TRL's --use_peft */
+	char lora_r[24]; /* TRL's rank, which only use_peft uses */
 };
 
 static int take_16bit(struct reader *r, int field, const char *value)
@@ -98,6 +101,59 @@ static int take_optim(struct reader *r, int field, const char *value)
 			      strcmp(value, "adafactor") ? value : "transformers-adafactor");
 }
 
+/* TRL's arguments */
+static int take_peft(struct reader *r, int field, const char *value)
+{
+	struct trainer_state *s = r->state;
+
+	(void)field;
+	s->peft = parse_bool(value) == 1;
+	return 0;
+}
+
+static int take_lora_r(struct reader *r, int field, const char *value)
+{
+	struct trainer_state *s = r->state;
+
+	(void)field;
+	snprintf(s->lora_r, sizeof(s->lora_r), "%s", value);
+	return 0;
+}
+
+/* "all-linear", LLaMA-Factory's "all", "q_proj,v_proj" or a list of names */
+static int take_targets(struct reader *r, int field, const char *value)
+{
+	struct buf names = { 0 };
+	int status;
+
+	for (const char *at = value; *at; at++)
+		if (!strchr("[]\"' ", *at))
+			buf_add(&names, at, 1);
+	buf_puts(&names, "");
+	status = reader_put(r, field, strcmp(names.text, "all") ? names.text : "all-linear");
+	buf_release(&names);
+	return status;
+}
+
+/* LLaMA-Factory's: lora, freeze or full */
+static int take_finetuning(struct reader *r, int field, const char *value)
+{
+	if (!strcmp(value, "freeze"))
+		return reader_put_unmodelled(r, "finetuning_type", "frozen layers");
+	return strcmp(value, "lora")
+		       ? 0
+		       : config_set_default(r->c, field, "8", "LLaMA-Factory's default", r->e);
+}
+
+/* Options with which a job is another one. */
+static int take_unmodelled(struct reader *r, int field, const char *value)
+{
+	(void)field;
+	if (parse_bool(value) == 0 || !strcmp(value, "1"))
+		return 0;
+	return reader_put_unmodelled(r, r->key, value);
+}
+
 static const struct key_row rows[] = {
 	{ "model_name_or_path", -1, take_model },
 	{ "config_name", -1, take_model },
@@ -121,19 +177,29 @@ static const struct key_row rows[] = {
 	{ "torch_compile", CONFIG_torch_compile, NULL },
 	{ "attn_implementation", CONFIG_attention, take_attention },
 	{ "ddp_bucket_cap_mb", CONFIG_ddp_bucket_cap_mb, NULL },
+	{ "use_peft", -1, take_peft },
+	{ "lora_r", -1, take_lora_r },
+	{ "lora_rank", CONFIG_lora_rank, NULL },
+	{ "finetuning_type", CONFIG_lora_rank, take_finetuning },
+	{ "lora_target_modules", CONFIG_lora_target_modules, take_targets },
+	{ "lora_target", CONFIG_lora_target_modules, take_targets },
+	{ "lora_dropout", CONFIG_lora_dropout, NULL },
+	{ "lora_alpha", -1, take_ignore },
+	{ "lora_task_type", -1, take_ignore },
+	{ "use_liger_kernel", CONFIG_use_liger_kernel, NULL },
+	{ "enable_liger_kernel", CONFIG_use_liger_kernel, NULL },
+	{ "load_in_4bit", -1, take_unmodelled },
+	{ "load_in_8bit", -1, take_unmodelled },
+	{ "quantization_bit", -1, take_unmodelled },
+	{ "use_dora", -1, take_unmodelled },
+	{ "tp_size", -1, take_unmodelled },
 };
 
 /* A key without a row: a note if it is an option that affects memory. */
 static int unknown(struct reader *r, const char *key, const char *value)
 {
-	static const char *const matter[] = { "lora",
-					      "use_peft",
-					      "load_in_4bit",
-					      "load_in_8bit",
-					      "use_liger_kernel",
-					      "auto_find_batch_size",
-					      "torch_empty_cache_steps",
-					      "tp_size" };
+	static const char *const matter[] = { "lora", "auto_find_batch_size",
+					      "torch_empty_cache_steps" };
 
 	for (size_t i = 0; i < ARRAY_SIZE(matter); i++)
 		if (!strncmp(key, matter[i], strlen(matter[i])) && parse_bool(value) != 0)
@@ -158,6 +224,23 @@ static const struct {
 	{ CONFIG_attention, "sdpa" },
 };
 
+/* TRL's adapters, with the defaults of its ModelConfig. */
+static int put_peft(struct reader *r, const struct trainer_state *s)
+{
+	if (!s->peft) {
+		if (s->lora_r[0])
+			config_note(r->c, "lora_r without use_peft has no effect");
+		return 0;
+	}
+	r->origin = "--use_peft";
+	r->key = "lora_r";
+	return reader_put(r, CONFIG_lora_rank, s->lora_r[0] ? s->lora_r : "16") ||
+			       config_set_default(r->c, CONFIG_lora_dropout, "0.05",
+						  "TRL's default", r->e)
+		       ? -1
+		       : 0;
+}
+
 /* --bf16 is autocast over fp32 weights; under DeepSpeed it is 16-bit weights with fp32 master
  * weights. */
 static int finish(struct reader *r, struct trainer_state *s)
@@ -167,6 +250,8 @@ static int finish(struct reader *r, struct trainer_state *s)
 			config_has(c, CONFIG_reduce_bucket_size);
 	char text[32];
 
+	if (put_peft(r, s))
+		return -1;
 	if (s->bf16 && s->fp16)
 		return err_set(r->e, "%s: bf16 contradicts fp16: one precision can be enabled",
 			       r->origin);

@@ -105,6 +105,8 @@ static void add_value(struct buf *b, enum metric_unit unit, int64_t value)
 		size_add(b, value, 0);
 	else if (unit == UNIT_FLAG)
 		buf_puts(b, value ? "yes" : "no");
+	else if (unit == UNIT_COUNT && value < 0)
+		buf_puts(b, "an unknown number of");
 	else
 		buf_addf(b, "%lld", (long long)value);
 }
@@ -212,6 +214,9 @@ static const char *confidence_of(const struct metrics *m, enum rule rule, bytes 
 	/* The copies may have another purpose than a checkpoint. */
 	if (rule == RULE_CKPT_SAVE_SPIKE && m->saving < m->copies)
 		c++;
+	/* A job that adds up losses looks the same until its first backward pass. */
+	if (rule == RULE_INFERENCE_GRAPH && !m->graphs_dropped)
+		c++;
 	/* A second training loop looks the same until its first backward pass. */
 	if (rule == RULE_EVAL_GRAPH_KEPT && !m->run_evaluates)
 		c++;
@@ -225,9 +230,14 @@ static const char *confidence_of(const struct metrics *m, enum rule rule, bytes 
  */
 static enum tier tier_of(const struct metrics *m, enum rule rule, bytes weight)
 {
+	/* Without a proof of inference, what else explains the peak comes first. */
+	if (rule == RULE_INFERENCE_GRAPH && !m->inference)
+		return TIER_DEFAULT;
 	if (rules[rule].tier != TIER_PIECES)
 		return rules[rule].tier;
-	if (m->died && rule == RULE_FRAG_EXTERNAL && m->cached < m->reserved / 3)
+	if (m->died && rule == RULE_FRAG_EXTERNAL &&
+	    (m->cached < m->reserved / 3 ||
+	     (m->step > 1 && m->allocated + m->requested > m->allocated_peak)))
 		return TIER_DEFAULT;
 	if (!m->died || weight >= m->allocated / 5 ||
 	    (weight >= m->allocated / 10 && weight >= m->requested))
@@ -235,17 +245,21 @@ static enum tier tier_of(const struct metrics *m, enum rule rule, bytes weight)
 	return TIER_DEFAULT;
 }
 
-static uint32_t stack_of(const struct metrics *m, enum rule rule)
+/* The stack that made what the rule is about; NULL if the rule is not about one. */
+static const char *label_of(const struct rank *r, enum rule rule)
 {
 	switch (rule) {
 	case RULE_LEAK_GRAPH_RETAINED:
-		return m->leak_stack;
+		return r->leak_label;
+	case RULE_EARLIER_STEP_KEPT:
+		return r->left_label;
 	case RULE_EVAL_ACCUMULATION:
-		return m->repeat_stack;
+	case RULE_INFERENCE_RESULTS:
+		return r->repeat_label;
 	case RULE_PINNED_GROWS:
-		return m->pinned_stack;
+		return r->pinned_label;
 	default:
-		return MT_NO_STACK;
+		return NULL;
 	}
 }
 
@@ -253,7 +267,7 @@ static void add_finding(struct diagnosis *d, const struct rank *r, size_t rank, 
 {
 	const struct metrics *m = r->metrics;
 	bytes weight = rules[rule].weight(m);
-	uint32_t stack = stack_of(m, rule);
+	const char *label = label_of(r, rule);
 	struct buf text = { 0 };
 	struct finding f = {
 		.rule = rules[rule].id,
@@ -271,12 +285,8 @@ static void add_finding(struct diagnosis *d, const struct rank *r, size_t rank, 
 
 	diagnose_fill(&text, rules[rule].message, m, &f);
 	f.message = buf_take(&text);
-	if (stack && stack == m->leak_stack && r->leak_label)
-		f.stack = xstrdup(r->leak_label);
-	else if (stack && stack == m->pinned_stack && r->pinned_label)
-		f.stack = xstrdup(r->pinned_label);
-	else if (stack && r->repeat_label)
-		f.stack = xstrdup(r->repeat_label);
+	if (label)
+		f.stack = xstrdup(label);
 	for (size_t i = 0; i < ARRAY_SIZE(remedies); i++)
 		if (remedies[i].rule == rule)
 			remedies[i].add(&f, m);

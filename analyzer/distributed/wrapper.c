@@ -139,7 +139,7 @@ void wrapper_train(struct machine *m, struct wrapper *w,
 
 	if (count > MAX_MICROBATCHES_RUN)
 		count = MAX_MICROBATCHES_RUN;
-	for (m->step = 0; m->step < m->steps; m->step++) {
+	for (m->step = 0; machine_continues(m); m->step++) {
 		for (int64_t i = 0; i < count; i++)
 			micro_batch(m, model);
 		step(m, w);

@@ -96,6 +96,8 @@ struct estimate {
 	/* A combination that the source prints no formula for, though it has one for each part;
 	 * NULL: none. */
 	const char *beyond;
+	/* DETAIL_ENDS: the states alone do not fit, and `total` has nothing else. */
+	int only_states;
 	/* The members below are filled as `detail` says. */
 	int detail;
 	struct result results[MAX_RESULTS];
@@ -114,6 +116,10 @@ struct estimate {
 
 struct system {
 	const char *name, *title, *source, *leaves_out;
+	int is_run; /* an estimate runs the model: milliseconds for each stage */
+	/* The data loader of the jobs that the source measured built an attention mask for each
+	 * sample: a plan assumes it where nothing about masks is declared. */
+	int builds_masks;
 	struct space space;
 	const struct term *terms;
 	size_t term_count;
@@ -126,8 +132,9 @@ struct system {
 	void (*add_results)(const struct config *c, struct estimate *out);
 };
 
-/* Parts of an estimate: the terms only; all; all but the notes. */
-enum detail { DETAIL_TERMS, DETAIL_ALL, DETAIL_STAGES };
+/* Parts of an estimate: the terms only; all; all but the notes; of the stages only those that can
+ * be the largest, and none after one that does not fit. */
+enum detail { DETAIL_TERMS, DETAIL_ALL, DETAIL_STAGES, DETAIL_ENDS };
 
 /* Estimates the job by `system`. -1: the system cannot, and the message says why. The caller
  * releases `out` in both cases. */

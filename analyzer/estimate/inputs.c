@@ -65,14 +65,34 @@ static wide read_number(struct inputs *in, enum config_field f, wide least, wide
 	return 1;
 }
 
+/* One message for all keys that are missing, with what to type. */
+static void name_missing(struct inputs *in, enum config_field f)
+{
+	const char *system = in->out->system->name;
+	struct buf names = { 0 }, typed = { 0 };
+	int count = 0;
+
+	in->missing[f] = 1;
+	for (int i = 0; i < CONFIG_FIELDS; i++)
+		if (in->missing[i]) {
+			buf_addf(&names, "%s%s", count++ ? ", " : "", fields[i].name);
+			buf_addf(&typed, " --set %s=N", fields[i].name);
+		}
+	in->is_missing = 1;
+	/* the message of fewer keys */
+	in->e->text[0] = '\0';
+	err_set(in->e, "%s %s missing: %s needs %s (in a configuration file, or%s)", names.text,
+		count > 1 ? "are" : "is", system, count > 1 ? "them" : "it", typed.text);
+	buf_release(&names);
+	buf_release(&typed);
+}
+
 wide input_required(struct inputs *in, enum config_field f, wide most)
 {
 	if (config_has(in->c, f))
 		return read_number(in, f, 1, most);
-	if (!in->failed)
-		err_set(in->e,
-			"%s is missing: %s needs it (in a configuration file, or --set %s=N)",
-			fields[f].name, in->out->system->name, fields[f].name);
+	if (!in->failed || in->is_missing)
+		name_missing(in, f);
 	in->failed = 1;
 	return 1;
 }

@@ -26,6 +26,8 @@ struct inputs {
 	struct estimate *out;
 	struct err *e;
 	int failed;
+	int is_missing; /* failed because keys are missing; e names them all */
+	unsigned char missing[CONFIG_FIELDS];
 };
 
 #define GIVEN(c, name) config_has(c, CONFIG_##name)

@@ -7,13 +7,13 @@
 #include "torch/ops.h"
 #include "torch/module.h"
 
-void experts_make(struct machine *m, struct module *module, const struct hparams *s,
+void experts_make(struct machine *m, struct module *module, const struct hparams *s, int converts,
 		  struct experts *e)
 {
 	const enum dtype type = initial_dtype(s);
 	int64_t h = s->hidden;
 
-	*e = (struct experts){ .hparams = s };
+	*e = (struct experts){ .hparams = s, .converts = converts };
 	e->router = module_add(m, module, s->experts, h, type, TERM_EXPERT_WEIGHTS);
 	e->up = module_add(m, module, s->experts * 2 * s->expert_ffn, h, type, TERM_EXPERT_WEIGHTS);
 	e->down = module_add(m, module, s->experts * h, s->expert_ffn, type, TERM_EXPERT_WEIGHTS);
@@ -49,14 +49,14 @@ static tensor route(struct machine *m, struct experts *e, tensor x, tensor *chos
 	m->current_term = TERM_MOE_ROUTER;
 	out = linear_function(m, x, e->router);
 	tensor_unref(m, &x);
-	precise = s->shared_ffn ? tensor_ref(out) : to(m, out, F32);
+	precise = e->converts ? tensor_ref(out) : to(m, out, F32);
 	scores = softmax(m, precise, F32);
 	tensor_unref(m, &precise);
 	precise = topk(m, scores, rows * s->topk, chosen);
-	if (s->shared_ffn)
-		tensor_assign(m, &precise, to(m, precise, out.type));
-	else
+	if (!e->converts || s->norm_topk)
 		tensor_assign(m, &precise, normalized(m, precise, rows));
+	if (e->converts)
+		tensor_assign(m, &precise, to(m, precise, out.type));
 	tensor_unref(m, &scores);
 	module_leave(m, e->router, &precise);
 	*logits = out;

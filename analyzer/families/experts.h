@@ -8,11 +8,12 @@
  * with its gate. */
 struct experts {
 	const struct hparams *hparams;
+	int converts; /* the router's softmax converts to fp32, its result is converted back */
 	struct param *router, *up, *down, *shared[3], *gate;
 };
 
 /* Allocates the parameters, in the order of model.parameters(). */
-void experts_make(struct machine *m, struct module *module, const struct hparams *s,
+void experts_make(struct machine *m, struct module *module, const struct hparams *s, int converts,
 		  struct experts *e);
 /* The output of the sparse block, which the caller owns. With output_router_logits *logits are the
  * router's logits. */

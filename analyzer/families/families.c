@@ -1,5 +1,6 @@
 #include "families/families.h"
 
+#include "families/decoders.h"
 #include "families/gpt.h"
 #include "families/llama.h"
 #include "megatron/megatron.h"
@@ -14,15 +15,39 @@ static const struct family_model *const models[] = {
 	[MLP] = &mlp_model,
 };
 
+/* transformers has no kernel with caps for this decoder, so that attention is eager by itself. */
+static void choose_attention(struct hparams *s, const struct inputs *in)
+{
+	const struct decoder *row = s->family == LLAMA && GIVEN(in->c, model_type)
+					    ? decoder_find(in->c->model_type)
+					    : NULL;
+
+	if (row && row->capped && !GIVEN(in->c, attention))
+		s->attention = EAGER;
+}
+
 int family_read(struct hparams *s, struct inputs *in)
 {
 	if (framework_read(in) == MEGATRON)
 		check_megatron_options(in);
-	return hparams_read(s, in);
+	if (hparams_read(s, in) < 0)
+		return -1;
+	choose_attention(s, in);
+	return 0;
+}
+
+/* The model_type of a decoder of transformers must have a row. */
+static void check_type(const struct hparams *s, struct inputs *in)
+{
+	if (s->family == LLAMA && GIVEN(in->c, model_type) && !decoder_find(in->c->model_type))
+		input_reject(in, CONFIG_model_type, decoder_types);
 }
 
 int family_check(const struct hparams *s, struct inputs *in)
 {
+	check_type(s, in);
+	if (in->failed)
+		return -1;
 	if (check_unmodelled(s, in) < 0)
 		return -1;
 	return models[s->family]->check(s, in);

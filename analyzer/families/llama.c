@@ -1,6 +1,7 @@
 /* transformers' decoders like Llama (modeling_llama.py): RMSNorm in single operations, rotary
  * positions, grouped heads, gated feed-forward layers. */
-#include "families/experts.h"
+#include "families/llama_attention.h"
+#include "families/norms.h"
 #include "torch/autocast.h"
 #include "torch/checkpoint.h"
 #include "families/llama_tables.h"
@@ -9,192 +10,37 @@
 #include "families/train.h"
 #include "torch/ops.h"
 #include "torch/streams.h"
-#include "distributed/wrapper.h"
 
 #include <stdlib.h>
 
 #include "util/util.h"
 #include "config/parameter_count.h"
 
-struct llama_layer {
-	struct llama *model;
-	struct param *attention_norm, *mlp_norm, *q, *k, *v, *o, *bias[3], *gate, *up, *down;
-	struct experts experts;
-	int sparse;
-	tensor logits; /* the router's logits, kept for the auxiliary loss */
-};
-
-struct llama {
-	const struct hparams *s;
-	struct wrapper w;
-	struct llama_layer *layers;
-	struct param *tokens, *last, *head;
-	tensor mask, sliding, cos, sin, frequencies[2];
-	struct {
-		tensor tokens, logits, loss;
-	} loop; /* variables of the training loop */
-};
-
 /* ---- the forward pass ---- */
 
-/* LlamaRMSNorm.forward */
-static tensor normed(struct machine *m, struct llama *g, struct param *weight, tensor x)
+/* up * act(gate) of one projection */
+static tensor fused_mlp(struct machine *m, struct llama_layer *l, tensor x)
 {
-	int64_t rows = x.n / g->s->hidden;
-	tensor in = module_enter(m, weight, NULL, x), precise = to(m, in, F32), variance, h, out;
-
-	h = square(m, precise);
-	variance = mean(m, h, rows);
-	tensor_unref(m, &h);
-	h = shift(m, variance);
-	tensor_assign(m, &h, rsqrt(m, h));
-	tensor_assign(m, &precise, mul(m, precise, h));
-	tensor_unref(m, &h);
-	h = to(m, precise, x.type);
-	out = mul(m, weight->value, h);
-	tensor_unref(m, &h);
-	tensor_unref(m, &precise);
-	tensor_unref(m, &variance);
-	tensor_unref(m, &in);
-	module_leave(m, weight, &out);
-	return out;
-}
-
-/* (x * cos) + (rotate_half(x) * sin) */
-static tensor rotated(struct machine *m, struct llama *g, tensor x)
-{
-	tensor a, b, first, second;
-
-	a = mul(m, x, g->cos);
-	first = slice(m, x, x.n / 2);
-	second = slice(m, x, x.n / 2);
-	tensor_assign(m, &second, scale(m, second));
-	b = cat(m, second, first);
-	tensor_unref(m, &second);
-	tensor_unref(m, &first);
-	first = mul(m, b, g->sin);
-	tensor_unref(m, &b);
-	b = add(m, a, first);
-	tensor_unref(m, &a);
-	tensor_unref(m, &first);
-	return b;
-}
-
-/* repeat_kv: a single key/value head is expanded without a copy. */
-static tensor repeated(struct machine *m, struct llama *g, tensor x)
-{
-	const struct hparams *s = g->s;
-	int64_t n = x.n / s->groups * s->heads;
-
-	if (s->groups == s->heads)
-		return tensor_ref(x);
-	return s->groups == 1 ? slice(m, x, n) : repeat(m, x, n);
-}
-
-/* The operand of torch.matmul: cast into *cast, and copied if its heads are not contiguous. */
-static tensor operand(struct machine *m, struct llama *g, tensor x, int is_repeated, tensor *cast)
-{
-	*cast = autocasted(m, x);
-	/* a single head and a batch of one need no copy */
-	return is_repeated && g->s->groups != g->s->heads && (g->s->groups > 1 || g->s->batch == 1)
-		       ? tensor_ref(*cast)
-		       : contiguous(m, *cast);
-}
-
-/* eager_attention_forward. *weights are the attention's weights, the caller's. */
-static tensor eager(struct machine *m, struct llama *g, tensor q, tensor k, tensor v,
-		    tensor *weights)
-{
-	const struct hparams *s = g->s;
-	tensor keys, values, a, b, out, cast[2];
-
-	m->current_term = TERM_ATTN_QKV;
-	keys = repeated(m, g, k);
-	values = repeated(m, g, v);
-	a = operand(m, g, q, 0, &cast[0]);
-	b = operand(m, g, keys, 1, &cast[1]);
-	m->current_term = TERM_ATTN_SCORES;
-	out = matmul(m, a, b, s->batch * s->heads * s->tokens * s->tokens);
-	tensor_unref(m, &b);
-	tensor_unref(m, &a);
-	tensor_unref(m, &cast[1]);
-	tensor_unref(m, &cast[0]);
-	a = scale(m, out);
-	tensor_unref(m, &out);
-	tensor_assign(m, &a, add(m, a, g->mask));
-	m->current_term = TERM_ATTN_SOFTMAX;
-	b = softmax(m, a, F32);
-	out = to(m, b, q.type);
-	tensor_unref(m, &b);
-	tensor_assign(m, &a, out);
-	tensor_assign(m, &a, dropout(m, a, s->attention_dropout));
-	b = autocasted(m, a);
-	m->current_term = TERM_ATTN_QKV;
-	tensor_assign(m, weights, a);
-	a = operand(m, g, values, 1, &cast[0]);
-	m->current_term = TERM_ATTN_CONTEXT;
-	out = matmul(m, b, a, q.n);
-	tensor_unref(m, &a);
-	tensor_unref(m, &cast[0]);
-	tensor_unref(m, &b);
-	tensor_assign(m, &out, copied_back(m, out));
-	tensor_assign(m, &out, contiguous(m, out));
-	tensor_unref(m, &keys);
-	tensor_unref(m, &values);
-	return out;
-}
-
-static tensor sdpa(struct machine *m, struct llama *g, tensor q, tensor k, tensor v)
-{
-	const struct hparams *s = g->s;
-	const struct flash_shape flash = { s->batch, s->heads, s->tokens, s->head,
-					   s->attention_dropout };
-	tensor keys, values, in[3], out;
-
-	m->current_term = TERM_ATTN_QKV;
-	/* use_gqa_in_sdpa: without a mask the kernel itself shares the heads */
-	keys = g->mask.storage ? repeated(m, g, k) : tensor_ref(k);
-	values = g->mask.storage ? repeated(m, g, v) : tensor_ref(v);
-	in[2] = autocasted(m, values);
-	in[1] = autocasted(m, keys);
-	in[0] = autocasted(m, q);
-	m->current_term = TERM_ATTN_CONTEXT;
-	out = g->mask.storage ? masked_attention(m, in[0], in[1], in[2], &flash)
-			      : flash_attention(m, in[0], in[1], in[2], &flash);
-	for (int i = 0; i < 3; i++)
-		tensor_unref(m, &in[i]);
-	tensor_unref(m, &keys);
-	tensor_unref(m, &values);
-	return out;
-}
-
-static tensor attention(struct machine *m, struct llama_layer *l, tensor x, tensor *weights)
-{
-	struct llama *g = l->model;
-	tensor q, k, v, out, now;
+	tensor both, part[2], gate, out;
 
 	x = module_enter(m, NULL, NULL, x);
-	m->current_term = TERM_ATTN_QKV;
-	q = linear(m, x, l->q, l->bias[0]);
-	tensor_assign(m, &q, copied_back(m, q));
-	k = linear(m, x, l->k, l->bias[1]);
-	tensor_assign(m, &k, copied_back(m, k));
-	v = linear(m, x, l->v, l->bias[2]);
-	/* the gradient of the fused kernels has the layout of the projection */
-	if (g->s->attention == EAGER || (g->mask.storage && g->s->groups != g->s->heads))
-		tensor_assign(m, &v, copied_back(m, v));
-	now = rotated(m, g, q);
-	out = rotated(m, g, k);
-	tensor_assign(m, &q, now);
-	tensor_assign(m, &k, out);
-	out = g->s->attention == EAGER ? eager(m, g, q, k, v, weights) : sdpa(m, g, q, k, v);
-	m->current_term = TERM_ATTN_OUT;
-	tensor_assign(m, &out, linear(m, out, l->o, NULL));
+	m->current_term = TERM_MLP_HIDDEN;
+	both = linear(m, x, l->gate, NULL);
+	split(m, both, part, (int64_t[]){ both.n / 2, both.n / 2 }, 2);
+	tensor_unref(m, &both);
+	gate = module_enter(m, NULL, NULL, part[0]);
+	out = silu(m, gate);
+	module_leave(m, NULL, &out);
+	tensor_unref(m, &gate);
+	gate = mul(m, part[1], out);
+	tensor_unref(m, &out);
+	tensor_unref(m, &part[0]);
+	tensor_unref(m, &part[1]);
+	m->current_term = TERM_MLP_OUT;
+	out = linear(m, gate, l->down, NULL);
+	tensor_unref(m, &gate);
 	tensor_unref(m, &x);
 	module_leave(m, NULL, &out);
-	tensor_unref(m, &q);
-	tensor_unref(m, &k);
-	tensor_unref(m, &v);
 	return out;
 }
 
@@ -202,6 +48,8 @@ static tensor mlp(struct machine *m, struct llama_layer *l, tensor x)
 {
 	tensor gate, up, h, out;
 
+	if (l->model->row->fused)
+		return fused_mlp(m, l, x);
 	x = module_enter(m, NULL, NULL, x);
 	m->current_term = TERM_MLP_HIDDEN;
 	gate = linear(m, x, l->gate, NULL);
@@ -221,43 +69,79 @@ static tensor mlp(struct machine *m, struct llama_layer *l, tensor x)
 	return out;
 }
 
+/* residual + part, after a norm and dropout of the part; both are taken. */
+static tensor added(struct machine *m, struct llama *g, tensor residual, struct param *norm,
+		    tensor part)
+{
+	tensor out;
+
+	if (g->row->norms != NORMS_BEFORE)
+		tensor_assign(m, &part, normed(m, g->row, norm, part, g->s->hidden));
+	tensor_assign(m, &part, dropout(m, part, g->row->dropout ? g->s->hidden_dropout : 0));
+	out = add(m, residual, part);
+	tensor_unref(m, &part);
+	tensor_unref(m, &residual);
+	return out;
+}
+
+/* The input of attention or feed-forward. */
+static tensor prepared(struct machine *m, struct llama *g, struct param *norm, tensor x)
+{
+	return g->row->norms == NORMS_AFTER ? tensor_ref(x)
+					    : normed(m, g->row, norm, x, g->s->hidden);
+}
+
 static tensor block(struct machine *m, void *context, tensor input)
 {
 	struct llama_layer *l = context;
+	struct llama *g = l->model;
 	tensor x, part, out, weights = none;
 
 	input = module_enter(m, NULL, NULL, input);
 	m->current_term = TERM_ATTN_NORM;
-	x = normed(m, l->model, l->attention_norm, input);
-	part = attention(m, l, x, &weights);
+	x = prepared(m, g, l->attention_norm, input);
+	part = llama_attention(m, l, x, &weights);
 	tensor_unref(m, &x);
-	x = add(m, input, part);
-	tensor_unref(m, &part);
-	tensor_unref(m, &input);
+	x = added(m, g, input, l->after_attention, part);
 	m->current_term = TERM_MLP_NORM;
-	part = normed(m, l->model, l->mlp_norm, x);
+	part = prepared(m, g, l->mlp_norm, x);
 	tensor_assign(m, &part,
 		      l->sparse ? experts_forward(m, &l->experts, part, &l->logits)
 				: mlp(m, l, part));
-	out = add(m, x, part);
-	tensor_unref(m, &part);
-	tensor_unref(m, &x);
+	out = added(m, g, x, l->after_mlp, part);
 	tensor_unref(m, &weights);
 	module_leave(m, NULL, &out);
 	return out;
 }
 
-/* Qwen2-MoE also makes a mask for layers with a sliding window, even if it has none. */
+/* Qwen2-MoE makes a mask for layers with a window even if it has none. */
 static void make_mask(struct machine *m, struct llama *g, tensor like)
 {
 	const struct hparams *s = g->s;
+	int window = g->row->window == WINDOW_OF_FILE && VALUE_OR(s->config, window_size, 0) > 0;
 
 	if (s->attention != EAGER && !s->full_mask)
 		return;
 	m->current_term = TERM_ATTN_SOFTMAX;
-	g->mask = causal_mask(m, s, like);
-	if (s->shared_ffn)
+	g->mask = window ? window_mask(m, s, like) : causal_mask(m, s, like);
+	if (g->row->window == WINDOW_MASK || g->row->window == WINDOW_OF_LAYERS)
 		g->sliding = window_mask(m, s, like);
+}
+
+/* Rotary tables, of each kind of layer. */
+static void make_tables(struct machine *m, struct llama *g, tensor like)
+{
+	int kinds[2] = { 0, 0 };
+
+	for (int64_t i = 0; i < g->s->layers; i++)
+		kinds[g->layers[i].sliding] = 1;
+	for (int i = 0; i < 2; i++) {
+		if (!kinds[i])
+			continue;
+		module_enter(m, NULL, NULL, none);
+		rotary_tables(m, g->s->tokens * g->rotary, like, &g->rope[i].cos, &g->rope[i].sin);
+		module_leave(m, NULL, NULL);
+	}
 }
 
 static tensor one_layer(struct machine *m, struct llama *g, int64_t i, tensor x)
@@ -274,8 +158,10 @@ static tensor one_layer(struct machine *m, struct llama *g, int64_t i, tensor x)
 static void release_tables(struct machine *m, struct llama *g)
 {
 	tensor_unref(m, &g->mask);
-	tensor_unref(m, &g->cos);
-	tensor_unref(m, &g->sin);
+	for (int i = 0; i < 2; i++) {
+		tensor_unref(m, &g->rope[i].cos);
+		tensor_unref(m, &g->rope[i].sin);
+	}
 }
 
 static tensor layers(struct machine *m, struct llama *g, tensor tokens)
@@ -286,15 +172,15 @@ static tensor layers(struct machine *m, struct llama *g, tensor tokens)
 	tokens = module_enter(m, NULL, NULL, tokens);
 	m->current_term = TERM_EMBEDDED;
 	embedded = embedding(m, tokens, g->tokens, s->hidden);
+	if (g->row->scaled_embedding)
+		tensor_assign(m, &embedded, scale(m, embedded));
 	make_mask(m, g, embedded);
-	module_enter(m, NULL, NULL, none);
-	rotary_tables(m, s, embedded, &g->cos, &g->sin);
-	module_leave(m, NULL, NULL);
+	make_tables(m, g, embedded);
 	x = tensor_ref(embedded);
 	for (int64_t i = 0; i < s->layers; i++)
 		tensor_assign(m, &x, one_layer(m, g, i, x));
 	m->current_term = TERM_FINAL_NORM;
-	out = normed(m, g, g->last, x);
+	out = normed(m, g->row, g->last, x, s->hidden);
 	tensor_unref(m, &x);
 	tensor_unref(m, &g->sliding);
 	if (s->recompute != RECOMPUTE_FULL)
@@ -335,13 +221,40 @@ static void make_attention(struct machine *m, struct llama *g, struct llama_laye
 	const struct hparams *s = g->s;
 	int64_t sizes[3] = { s->heads * s->head, s->groups * s->head, s->groups * s->head };
 	struct param **weights[3] = { &l->q, &l->k, &l->v };
+	int64_t out = sizes[0];
 
-	for (int i = 0; i < 3; i++) {
+	if (g->row->fused) { /* qkv_proj comes after o_proj */
+		l->o = weight(m, g, s->hidden, out, TERM_ATTENTION_WEIGHTS);
+		sizes[0] += 2 * sizes[1];
+	}
+	for (int i = 0; i < (g->row->fused ? 1 : 3); i++) {
 		*weights[i] = weight(m, g, sizes[i], s->hidden, TERM_ATTENTION_WEIGHTS);
 		if (s->qkv_bias)
 			l->bias[i] = weight(m, g, 1, sizes[i], TERM_ATTENTION_WEIGHTS);
 	}
-	l->o = weight(m, g, s->hidden, sizes[0], TERM_ATTENTION_WEIGHTS);
+	if (!g->row->fused)
+		l->o = weight(m, g, s->hidden, out, TERM_ATTENTION_WEIGHTS);
+	if (g->row->qk_norm == QK_NONE)
+		return;
+	l->q_norm = weight(m, g, 1, g->row->qk_norm == QK_WHOLE ? sizes[0] : s->head,
+			   TERM_NORM_WEIGHTS);
+	l->k_norm = weight(m, g, 1, g->row->qk_norm == QK_WHOLE ? sizes[1] : s->head,
+			   TERM_NORM_WEIGHTS);
+}
+
+static void make_norms(struct machine *m, struct llama *g, struct llama_layer *l)
+{
+	struct param **before[2] = { &l->attention_norm, &l->mlp_norm },
+		     **after[2] = { &l->after_attention, &l->after_mlp };
+
+	if (g->row->norm == NORM_WITHOUT_WEIGHT)
+		return;
+	for (int i = 0; i < 2; i++) {
+		if (g->row->norms != NORMS_AFTER)
+			*before[i] = weight(m, g, 1, g->s->hidden, TERM_NORM_WEIGHTS);
+		if (g->row->norms != NORMS_BEFORE)
+			*after[i] = weight(m, g, 1, g->s->hidden, TERM_NORM_WEIGHTS);
+	}
 }
 
 static void make_layer(struct machine *m, struct llama *g, struct llama_layer *l)
@@ -351,14 +264,21 @@ static void make_layer(struct machine *m, struct llama *g, struct llama_layer *l
 	l->model = g;
 	make_attention(m, g, l);
 	if (l->sparse) {
-		experts_make(m, &g->w.module, s, &l->experts);
+		experts_make(m, &g->w.module, s, g->row->router == ROUTER_CONVERTS, &l->experts);
 	} else {
-		l->gate = weight(m, g, s->ffn, s->hidden, TERM_MLP_WEIGHTS);
-		l->up = weight(m, g, s->ffn, s->hidden, TERM_MLP_WEIGHTS);
+		l->gate = weight(m, g, g->row->fused ? 2 * s->ffn : s->ffn, s->hidden,
+				 TERM_MLP_WEIGHTS);
+		if (!g->row->fused)
+			l->up = weight(m, g, s->ffn, s->hidden, TERM_MLP_WEIGHTS);
 		l->down = weight(m, g, s->hidden, s->ffn, TERM_MLP_WEIGHTS);
 	}
-	l->attention_norm = weight(m, g, 1, s->hidden, TERM_NORM_WEIGHTS);
-	l->mlp_norm = weight(m, g, 1, s->hidden, TERM_NORM_WEIGHTS);
+	make_norms(m, g, l);
+}
+
+/* inv_freq and original_inv_freq, of each kind of layer */
+static int frequencies(const struct decoder *row)
+{
+	return row->window == WINDOW_OF_LAYERS ? 4 : 2;
 }
 
 /* The model is made in fp32, then converted. */
@@ -372,18 +292,20 @@ static void make_model(struct machine *m, void *model)
 	for (int64_t i = 0; i < s->layers; i++) {
 		g->w.first[i] = g->w.module.count;
 		g->layers[i].sparse = s->experts && config_moe_layer(s->config, i);
+		g->layers[i].sliding = g->row->window == WINDOW_OF_LAYERS && (i + 1) % 6 != 0;
 		make_layer(m, g, &g->layers[i]);
 	}
 	g->w.first[s->layers] = g->w.module.count;
-	g->last = weight(m, g, 1, s->hidden, TERM_NORM_WEIGHTS);
-	for (int i = 0; i < 2; i++)
-		g->frequencies[i] = tensor_new_as(m, TERM_BUFFERS, s->head / 2, initial_dtype(s));
+	if (g->row->norm != NORM_WITHOUT_WEIGHT)
+		g->last = weight(m, g, 1, s->hidden, TERM_NORM_WEIGHTS);
+	for (int i = 0; i < frequencies(g->row); i++)
+		g->frequencies[i] = tensor_new_as(m, TERM_BUFFERS, g->rotary / 2, initial_dtype(s));
 	g->head = s->untied ? weight(m, g, s->vocab, s->hidden, TERM_HEAD) : g->tokens;
 	if (s->weights != initial_dtype(s)) {
 		module_convert(m, &g->w.module, s->weights);
-		for (int i = 0; i < 2; i++)
+		for (int i = 0; i < frequencies(g->row); i++)
 			tensor_assign(m, &g->frequencies[i],
-				      tensor_new_as(m, TERM_BUFFERS, s->head / 2, s->weights));
+				      tensor_new_as(m, TERM_BUFFERS, g->rotary / 2, s->weights));
 	}
 }
 
@@ -426,11 +348,15 @@ static void micro_batch(struct machine *m, void *model)
 	x = layers(m, g, g->loop.tokens);
 	m->current_term = TERM_LOGITS;
 	logits = linear(m, x, g->head, NULL);
+	if (g->row->capped)
+		tensor_assign(m, &logits, capped(m, logits));
 	loss = loss_of(m, logits, g->loop.tokens);
 	loss = with_auxiliary_loss(m, g, loss);
 	tensor_unref(m, &x);
 	module_leave(m, NULL, &loss);
 	end_autocast(m);
+	if (s->precise_outputs && s->autocast)
+		tensor_assign(m, &logits, to(m, logits, F32));
 	wrapper_after_forward(m, &g->w);
 	if (!s->keep_logits)
 		tensor_unref(m, &logits);
@@ -460,9 +386,22 @@ static void loaded(struct machine *m, void *model)
 	machine_forget_peak(m);
 }
 
+/* A job without a model_type is Llama; Mixtral and Qwen2-MoE are told by their experts. */
+static const struct decoder *row_of(const struct hparams *s)
+{
+	const char *type = s->shared_ffn ? "qwen2_moe" : s->experts ? "mixtral" : "llama";
+
+	return decoder_find(VALUE_OR(s->config, model_type, type));
+}
+
+static int64_t rotary_of(const struct hparams *s)
+{
+	return (int64_t)((double)s->head * VALUE_OR(s->config, rotary_percent, 1));
+}
+
 static void run(struct machine *m, const struct hparams *s, int64_t stage)
 {
-	struct llama g = { .s = s };
+	struct llama g = { .s = s, .row = row_of(s), .rotary = rotary_of(s) };
 
 	(void)stage;
 	train(m, s, &(struct trained_model){ &g.w, make_model, loaded, micro_batch }, &g);
@@ -471,7 +410,17 @@ static void run(struct machine *m, const struct hparams *s, int64_t stage)
 
 static int check(const struct hparams *s, struct inputs *in)
 {
+	const struct decoder *row = row_of(s);
+
 	wrapper_check(s, in);
+	if (s->qk_norm != (row->qk_norm != QK_NONE))
+		input_reject(in, CONFIG_qk_layernorm, "as in the code of the model_type");
+	if (row->capped && s->attention != EAGER)
+		input_reject(in, CONFIG_attention, "eager: kernels with caps are not modelled");
+	if (rotary_of(s) != s->head && !row->partial)
+		input_reject(in, CONFIG_rotary_percent, "1: whole heads turn");
+	if (s->hidden_dropout > 0 && !row->dropout)
+		input_reject(in, CONFIG_hidden_dropout, "0: the dropout is the attention's");
 	if (s->tp * s->pp * s->cp > 1)
 		input_reject(in, CONFIG_tensor_model_parallel_size, "1: transformers is not split");
 	if (s->attention != EAGER && !GIVEN(in->c, packed_sequences))

@@ -46,10 +46,8 @@ tensor window_mask(struct machine *m, const struct hparams *s, tensor like)
 }
 
 /* LlamaRotaryEmbedding.forward, in fp32, without gradients. */
-void rotary_tables(struct machine *m, const struct hparams *s, tensor like, tensor *cos,
-		   tensor *sin)
+void rotary_tables(struct machine *m, int64_t n, tensor like, tensor *cos, tensor *sin)
 {
-	int64_t n = s->tokens * s->head;
 	tensor frequencies, both, table, *out[2] = { cos, sin }, precise[2];
 
 	m->current_term = TERM_ROPE;

@@ -324,7 +324,7 @@ static void run(struct machine *m, const struct hparams *s, int64_t stage)
 	m->on_gradient = add_to_buffer;
 	m->phase = INIT;
 	rank_make(m, &r);
-	for (m->step = 0; m->step < m->steps; m->step++) {
+	for (m->step = 0; machine_continues(m); m->step++) {
 		rank_zero_grad(m, &r);
 		graphs_capture(m, &r);
 		if (s->vpp > 1)

@@ -25,7 +25,7 @@ struct metrics {
 	uint64_t tags;
 	/* The stack of the leak, of what repeats, or of the request, for evidence; MT_NO_STACK
 	 * unknown. */
-	uint32_t leak_stack, repeat_stack, request_stack;
+	uint32_t leak_stack, left_stack, repeat_stack, request_stack;
 	uint32_t pinned_stack; /* that pins the most host memory; MT_NO_STACK unknown */
 	uint16_t leak_thread;
 };

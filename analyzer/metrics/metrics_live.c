@@ -1,8 +1,13 @@
 #include "metrics/metrics_live.h"
 
+#include "metrics/metrics_replaced.h"
 #include "metrics/metrics_sizes.h"
 
-#define RISES 2 /* fewer rising sizes in a row may be chance */
+/* Has a stack made no block in any step before? */
+static int is_new_stack(const struct device_pass *d, uint32_t stack, size_t count)
+{
+	return stack < count && !d->stacks[stack].before;
+}
 
 static void copy_passes(const struct device_pass *d, const struct live_passes *p,
 			size_t stack_count)
@@ -17,8 +22,13 @@ static void copy_passes(const struct device_pass *d, const struct live_passes *p
 	m->kept = p->kept;
 	m->kept_stacks = p->kept_stacks;
 	m->again = p->again;
-	m->again_is_new =
-		p->again && p->again_stack < stack_count && !d->stacks[p->again_stack].before;
+	m->left = p->left.bytes;
+	m->left_now = p->left.now;
+	m->left_blocks = p->left.blocks;
+	m->left_steps = p->left.steps;
+	m->left_stack = p->left.stack;
+	m->again_is_new = p->again && is_new_stack(d, p->again_stack, stack_count);
+	m->again_was_new = p->again && is_new_stack(d, p->first_stack, stack_count);
 }
 
 static void copy_duplicates(struct metrics *m, const struct duplicates *p)
@@ -27,54 +37,20 @@ static void copy_duplicates(struct metrics *m, const struct duplicates *p)
 	m->param_copies = p->copies;
 	m->param_copies_blocks = p->copies_count;
 	m->unstepped = p->unstepped;
+	m->twin = p->twin;
 	m->data = p->data;
 	m->data_blocks = p->data_blocks;
-}
-
-/* Do the blocks grow, step by step, or one by one outside of steps, and replace each other? A model
- * whose input varies allocates growing blocks by chance. `more`: the request is one more of them.
- */
-static int is_growing(const struct stack_levels *l, int is_model, uint32_t more)
-{
-	uint32_t least = is_model ? 2 * RISES : RISES;
-
-	if (l->rises >= least && l->rises >= (l->steps - 1) / 5 * 4) {
-		bytes twice = (bytes)(l->blocks / l->steps) * 2; /* the blocks of two steps */
-
-		return (l->live + twice - 1) / twice <= l->tallest;
-	}
-	return l->block_rises + more >= 2 * least && l->block_rises >= (l->blocks - 1) / 5 * 4 &&
-	       l->live <= 2 * l->tallest;
-}
-
-/* A tensor to which a job adds with torch.cat: the block of its stack is larger than the one
- * before, which is freed then. */
-static void find_growing(const struct metrics_pass *p, const struct device_pass *d)
-{
-	struct metrics *m = d->m;
-
-	for (uint32_t i = 1; i < p->tables->stack_count; i++) {
-		const struct stack_levels *l = &d->stacks[i];
-		bytes request = d->failure && d->failure->stack == i ? d->failure->requested : 0;
-		bytes last = request > l->tallest ? request : l->tallest;
-
-		if (!is_growing(l, (p->tags[i] & TAGGED(MODEL)) != 0, request > l->tallest) ||
-		    last < 2 * l->first || bytes_add(l->live, request) <= m->growing ||
-		    p->tags[i] & (TAGGED(OPTIMIZER) | TAGGED(KV_CACHE)))
-			continue;
-		m->growing = bytes_add(l->live, request);
-		m->growing_times = l->rises > l->block_rises ? l->rises : l->block_rises;
-		m->growing_first = l->first;
-		m->growing_last = last;
-	}
+	m->gradient_copies = p->gradient_copies;
+	m->gradient_copies_stay = p->copies_stay;
 }
 
 int metrics_may_be_huge(const struct device_pass *d, uint64_t tags, bytes size)
 {
 	return !metrics_is_logits(d, tags, size) && !metrics_is_score(d, tags, 0, size) &&
-	       !(tags & (TAGGED(OPTIMIZER) | TAGGED(LOAD) | TAGGED(SAVE) | TAGGED(CLIP) |
-			 TAGGED(BUCKET) | TAGGED(FSDP_GATHER) | TAGGED(FSDP_GRADIENT) |
-			 TAGGED(ZERO) | TAGGED(MEGATRON_FSDP) | TAGGED(COMPILE)));
+	       !(tags &
+		 (TAGGED(LINEAR) | TAGGED(OPTIMIZER) | TAGGED(LOAD) | TAGGED(SAVE) | TAGGED(CLIP) |
+		  TAGGED(BUCKET) | TAGGED(FSDP_GATHER) | TAGGED(FSDP_GRADIENT) | TAGGED(ZERO) |
+		  TAGGED(MEGATRON_FSDP) | TAGGED(COMPILE)));
 }
 
 /* Is it a block whose size one line of code decides? Without frames, a block of the backward pass
@@ -125,13 +101,41 @@ void metrics_find_huge(struct device_pass *d, const struct metrics_pass *p,
 	d->huge = m->huge;
 }
 
+/* Tensors of one line of the job's own code that ran in this step for the first time: inputs that
+ * each step needs had been there before. A step may make large results once, and frees them. */
+static void find_new_data(const struct metrics_pass *p, const struct device_pass *d,
+			  const struct snapshot *live)
+{
+	struct metrics *m = d->m;
+
+	for (size_t i = 0; d->step && !m->in_evaluation && i < live->count; i++) {
+		const struct block_group *g = &live->groups[i];
+		const struct stack_levels *l =
+			&d->stacks[g->stack < p->tables->stack_count ? g->stack : 0];
+
+		if (g->category != CATEGORY_INPUTS || g->bytes <= m->data ||
+		    !tables_stack_is_own_code(p->tables, g->stack) || l->last_step != d->step + 1 ||
+		    l->steps != 1 || l->blocks != g->blocks)
+			continue;
+		m->data = g->bytes;
+		m->data_blocks = (int64_t)g->blocks;
+	}
+	if (live->duplicates.request_is_own && d->failure->stack < p->tables->stack_count &&
+	    !d->stacks[d->failure->stack].blocks && d->failure->requested > m->data) {
+		m->data = d->failure->requested;
+		m->data_blocks = 1;
+	}
+}
+
 void metrics_what_is_live(const struct metrics_pass *p, struct device_pass *d,
 			  const struct snapshot *live)
 {
 	copy_passes(d, &live->passes, p->tables->stack_count);
 	copy_duplicates(d->m, &live->duplicates);
+	find_new_data(p, d, live);
 	for (uint32_t i = 1; i < p->tables->stack_count; i++)
 		d->m->model_stacks += p->tags[i] & TAGGED(MODEL) && d->stacks[i].last_step &&
 				      d->stacks[i].last_step + 1 >= d->step + 1;
-	find_growing(p, d);
+	metrics_find_growing(p, d);
+	metrics_find_widened(d, live, p->tables->stack_count);
 }

@@ -1,27 +1,28 @@
 #include "metrics/metrics_moment.h"
 
+#include "metrics/metrics_inference.h"
 #include "metrics/metrics_leaks.h"
 #include "metrics/metrics_live.h"
 #include "metrics/metrics_need.h"
 #include "metrics/metrics_sizes.h"
-#include "util/order.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#define MAX_SIZES 4096
 
 struct moment_pass {
 	const struct metrics_pass *p;
 	struct device_pass *d;
 	unsigned device;
-	bytes *sizes; /* of parameters, rising */
-	size_t size_count, size_room;
 	struct surviving_block *surviving;
 	size_t surviving_count, surviving_room;
 	bytes run_new, run_model;
 	bytes world; /* ranks of the job */
 };
+
+static const struct snapshot *live_at(const struct device_pass *d)
+{
+	return d->failure ? &d->failure->live : &d->device->at_peak;
+}
 
 /* `part` as a percentage of `whole`; 0 if `whole` is 0. */
 static int64_t percent(bytes part, bytes whole)
@@ -41,19 +42,9 @@ static int is_autograd(const struct metrics_pass *p, const struct mt_record *r)
 	return (p->tables->thread_flags[r->thread] & THREAD_AUTOGRAD) != 0;
 }
 
-/* A parameter: allocated before the first forward pass, by code that allocates nothing else. */
-static int is_parameter(const struct moment_pass *s, const struct mt_record *r, uint64_t tags)
-{
-	return tag_of(r).run <= 1 && !is_autograd(s->p, r) &&
-	       !(tags & (TAGGED(MODEL) | TAGGED(LOSS) | TAGGED(OPTIMIZER) | TAGGED(LOAD) |
-			 TAGGED(LOAD_STATE) | TAGGED(BUCKET) | TAGGED(CLIP) | TAGGED(SAVE) |
-			 TAGGED(FSDP_GATHER) | TAGGED(ZERO_GATHER)));
-}
-
 static int is_parameter_size(const struct moment_pass *s, bytes size)
 {
-	return s->size_count &&
-	       bsearch(&size, s->sizes, s->size_count, sizeof(*s->sizes), by_bytes_rising) != NULL;
+	return size_counts_find(&live_at(s->d)->parameters, size) > 0;
 }
 
 /* A copy of parameters or states: it has their size, and the script itself allocated it after the
@@ -154,24 +145,13 @@ static void add_tagged(struct moment_pass *s, const struct mt_record *r, uint64_
 	}
 }
 
-/*
- * Parameters and gradients by their tags alone. record_categories() replaces both by the categories
- * of the classified blocks, except in the two cases that it names.
- */
-static void add_kind(struct moment_pass *s, const struct mt_record *r, uint64_t tags)
+/* Adds a block to the metrics of its thread and of the time of its allocation. */
+static void add_origin(struct moment_pass *s, const struct mt_record *r, uint64_t tags)
 {
 	struct metrics *m = s->d->m;
 	struct block_tag tag = tag_of(r);
 	int autograd = is_autograd(s->p, r);
-	int is_state = tags & (TAGGED(STATE) | TAGGED(LOAD_STATE)) ||
-		       (tags & TAGGED(OPTIMIZER) && tag.step != (uint16_t)s->d->step);
 
-	if (!is_state && is_parameter(s, r, tags))
-		add(&m->parameters, r->bytes);
-	else if (!is_state && autograd &&
-		 (tag.run != s->d->run || s->d->phase != PHASE_BACKWARD ||
-		  is_parameter_size(s, r->bytes)))
-		add(&m->gradients, r->bytes);
 	/* As large as a parameter on all ranks together. */
 	if (tags & TAGGED(FSDP_GRADIENT) || (autograd && m->tags & TAGGED(FSDP) && s->world > 1 &&
 					     is_parameter_size(s, r->bytes / s->world)))
@@ -277,11 +257,6 @@ static int is_block(const struct moment_pass *s, const struct mt_record *r)
 	return r->kind == MT_TENSOR_ALLOC && r->device == s->device;
 }
 
-static const struct snapshot *live_at(const struct device_pass *d)
-{
-	return d->failure ? &d->failure->live : &d->device->at_peak;
-}
-
 /* Parameters of the stacks that have a tag. */
 static bytes tagged_parameters(const struct moment_pass *s, uint64_t tag)
 {
@@ -295,30 +270,21 @@ static bytes tagged_parameters(const struct moment_pass *s, uint64_t tag)
 	return sum;
 }
 
-/*
- * What blocks are is told elsewhere. What was read from a checkpoint passes for parameters there as
- * long as it lives, and here it is the question whether it should.
- */
+/* The categories of the live blocks. What was read from a checkpoint is a parameter for the replay
+ * as long as it lives; the rules ask whether it should. */
 static void record_categories(const struct moment_pass *s)
 {
 	const struct device_pass *d = s->d;
 	const bytes *by = live_at(d)->by_category;
 	struct metrics *m = d->m;
-	bytes parameters;
 
 	m->activations = by[CATEGORY_ACTIVATIONS] + by[CATEGORY_TEMPORARIES];
-	/* During a backward pass, the replay cannot know yet which gradients outlive it. */
-	if (m->in_backward && m->gradients > by[CATEGORY_GRADIENTS])
-		m->activations -= m->gradients - by[CATEGORY_GRADIENTS];
-	else
-		m->gradients = by[CATEGORY_GRADIENTS];
+	m->gradients = by[CATEGORY_GRADIENTS];
 	if (m->in_optimizer || m->activations < 0)
 		m->activations = 0;
 	m->optimizer_states = by[CATEGORY_OPTIMIZER_STATES];
-	parameters = by[CATEGORY_PARAMETERS] - tagged_parameters(s, TAGGED(LOAD));
+	m->parameters = by[CATEGORY_PARAMETERS] - tagged_parameters(s, TAGGED(LOAD));
 	m->adapters = tagged_parameters(s, TAGGED(ADAPTER));
-	if (!m->loaded || parameters > m->parameters)
-		m->parameters = parameters;
 }
 
 /* DeepSpeed's communication buffers that gather no parameters; gradients that lie in no bucket of
@@ -348,6 +314,13 @@ static void record_buckets(const struct moment_pass *s)
 	}
 }
 
+/* What the device still has for tensors. What PyTorch holds and what lies outside may be of another
+ * moment, and add up to more than it has. */
+static bytes free_bytes(const struct metrics *m)
+{
+	return larger_of(m->device_total - m->outside - m->allocated, 0);
+}
+
 /*
  * The growth of the KV cache with each call of the model, which is one token for each sequence of
  * the batch. A layer's block is replaced by a larger one in each call: a stack has allocated as
@@ -373,7 +346,7 @@ static void record_cache(const struct moment_pass *s)
 						  (bytes)g->blocks);
 	}
 	if (m->kv_token && !m->failed && m->device_total)
-		m->kv_tokens_left = (m->device_total - m->outside - m->allocated) / m->kv_token;
+		m->kv_tokens_left = free_bytes(m) / m->kv_token;
 }
 
 static void finish(struct moment_pass *s)
@@ -391,8 +364,7 @@ static void finish(struct moment_pass *s)
 	/* Leaked blocks are not of this step. */
 	m->activations = m->activations > m->leak_bytes ? m->activations - m->leak_bytes : 0;
 	if (m->leak_per_step && !m->failed)
-		m->leak_steps_to_go =
-			(m->device_total - m->outside - m->allocated) / m->leak_per_step;
+		m->leak_steps_to_go = m->device_total > 0 ? free_bytes(m) / m->leak_per_step : -1;
 	m->sharded = m->tags & TAGGED(FSDP) ? m->parameters : 0;
 }
 
@@ -408,21 +380,10 @@ void metrics_at_moment(const struct metrics_pass *p, unsigned device)
 	for (size_t i = 0; i <= live->mask; i++) {
 		const struct mt_record *r = &live->slots[i];
 
-		if (!is_block(&s, r) || s.size_count >= MAX_SIZES ||
-		    !is_parameter(&s, r, tags_at(p, r->stack)))
-			continue;
-		s.sizes = grow(s.sizes, s.size_count, &s.size_room, sizeof(*s.sizes));
-		s.sizes[s.size_count++] = r->bytes;
-	}
-	if (s.size_count)
-		qsort(s.sizes, s.size_count, sizeof(*s.sizes), by_bytes_rising);
-	for (size_t i = 0; i <= live->mask; i++) {
-		const struct mt_record *r = &live->slots[i];
-
 		if (!is_block(&s, r))
 			continue;
 		add_tagged(&s, r, tags_at(p, r->stack));
-		add_kind(&s, r, tags_at(p, r->stack));
+		add_origin(&s, r, tags_at(p, r->stack));
 		add_surviving(&s, r);
 	}
 	add_request(&s);
@@ -430,10 +391,10 @@ void metrics_at_moment(const struct metrics_pass *p, unsigned device)
 	record_buckets(&s);
 	record_cache(&s);
 	metrics_what_is_live(p, s.d, live_at(s.d));
+	metrics_find_inference(p, s.d, live_at(s.d));
 	metrics_find_leaks(s.d, s.surviving, s.surviving_count);
 	record_size_ratio(&s);
 	finish(&s);
 	metrics_find_need(p, s.d);
-	free(s.sizes);
 	free(s.surviving);
 }

@@ -1,7 +1,9 @@
 #include "metrics/metrics_config.h"
+#include "metrics/metrics_inference.h"
 #include "metrics/metrics_live.h"
 #include "metrics/metrics_moment.h"
 #include "metrics/metrics_pass.h"
+#include "metrics/metrics_replaced.h"
 #include "metrics/metrics_sizes.h"
 #include "metrics/metrics_steps.h"
 
@@ -159,9 +161,8 @@ static void record_stack(const struct metrics_pass *p, struct device_pass *d,
 		l->last_step = d->step + 1;
 	}
 	l->first = l->blocks ? l->first : r->bytes;
-	l->blocks += !d->is_past;
-	l->block_rises += !d->is_past && r->bytes > l->tallest && l->live;
-	l->tallest = !d->is_past && r->bytes > l->tallest ? r->bytes : l->tallest;
+	if (!d->is_past)
+		metrics_note_block(d, l, r);
 	l->now = r->bytes > l->now ? r->bytes : l->now;
 	l->live = bytes_add(l->live, r->bytes);
 	l->held = l->live > l->held ? l->live : l->held;
@@ -227,6 +228,7 @@ static void record_free(struct metrics_pass *p, struct device_pass *d, const str
 	if (!live_set_take(&p->live, MT_TENSOR_ALLOC, r->address, &was))
 		return;
 	tag = tag_of(&was);
+	metrics_note_freed(d, &was);
 	if (was.stack < p->tables->stack_count)
 		d->stacks[was.stack].live = bytes_add(d->stacks[was.stack].live, -was.bytes);
 	if (p->tables->thread_flags[was.thread] & THREAD_AUTOGRAD) {
@@ -448,6 +450,7 @@ static void start(struct metrics_pass *p, struct metrics *m, const struct replay
 		d->pinned = &p->pinned_live;
 		d->stacks = xcalloc(p->tables->stack_count + 1, sizeof(*d->stacks));
 		choose_moment(d);
+		metrics_tag_caches(p, d->failure ? &d->failure->live : &d->device->at_peak);
 		metrics_find_sizes(d, p, d->failure ? &d->failure->live : &d->device->at_peak);
 		metrics_find_huge(d, p, d->failure ? &d->failure->live : &d->device->at_peak);
 	}

@@ -62,7 +62,9 @@ struct stack_levels {
 	/* Steps with a block; of them, those with a larger one than all steps before, while one of
 	 * them is live. */
 	uint32_t steps, rises;
-	uint32_t block_rises; /* blocks larger than all before, while one of them is live */
+	/* Blocks larger than all before, while one of them is live; blocks smaller than that. */
+	uint32_t block_rises, block_falls;
+	bytes widened; /* of blocks right after which one of half the size was freed */
 };
 
 struct callers {
@@ -99,6 +101,8 @@ struct device_pass {
 	struct step_levels *list, now; /* finished steps; the current step */
 	size_t count, room;
 	struct stack_levels *stacks; /* by stack */
+	bytes latest;                /* the latest block, if none was freed since; else 0 */
+	uint32_t latest_stack;
 
 	/* Sizes of blocks at the moment, see metrics_sizes.h; 0: none. */
 	bytes logits, scores, linear;

@@ -1,5 +1,6 @@
 /* The search goes from dimension to dimension and tries every value that divides what it splits. */
 #include "plan/plan_divides.h"
+#include "plan/plan_judge.h"
 #include "plan/plan_layouts.h"
 #include "config/native.h"
 
@@ -93,129 +94,26 @@ static int expresses(const struct plan_search *s, enum dimension dim, int64_t va
 	return value <= 1 || is_sized(s, dim);
 }
 
-/* ---- a layout ---- */
+/* ---- the search ---- */
 
-static void set_size(struct config *c, enum config_field f, int64_t *now, int64_t value)
+/* Adds the present layout to those that are judged. */
+static void add_candidate(struct plan_search *s)
 {
-	struct err e = { 0 };
-
-	if (value == UNSET)
-		config_unset(c, f);
-	else if (!config_has(c, f) || *now != value)
-		config_set_int(c, f, value, "plan", &e);
-}
-
-#define SET(c, name, value) set_size(c, CONFIG_##name, &(c)->name, value)
-
-static void set_recompute(struct plan_search *s, int64_t how)
-{
-	struct config *c = &s->scratch;
-	struct err e = { 0 };
-
-	if (config_has(c, CONFIG_recompute_granularity)
-		    ? !strcmp(c->recompute_granularity, recompute_names[how])
-		    : how == RECOMPUTE_NONE)
-		return;
-	config_set(c, "recompute_granularity", recompute_names[how], "plan", &e);
-	if (how != RECOMPUTE_FULL)
-		return;
-	if (!config_has(c, CONFIG_recompute_method))
-		config_set(c, "recompute_method", "uniform", "plan", &e);
-	if (!config_has(c, CONFIG_recompute_num_layers))
-		config_set_int(c, CONFIG_recompute_num_layers, 1, "plan", &e);
-}
-
-static void set_sizes(struct plan_search *s)
-{
-	struct config *c = &s->scratch;
-	const int64_t *size = s->now.size;
-
-	SET(c, tensor_model_parallel_size, size[DIM_TP]);
-	SET(c, pipeline_model_parallel_size, size[DIM_PP]);
-	SET(c, context_parallel_size, size[DIM_CP]);
-	SET(c, data_parallel_size, size[DIM_DP]);
-	SET(c, virtual_pipeline_model_parallel_size, size[DIM_VPP] > 1 ? size[DIM_VPP] : UNSET);
-	SET(c, expert_model_parallel_size, size[DIM_EP] > 1 ? size[DIM_EP] : UNSET);
-	SET(c, micro_batch_size, size[DIM_MBS]);
-	SET(c, num_microbatches, s->now.micro_batches);
-	SET(c, zero_stage, size[DIM_ZERO]);
-	set_recompute(s, size[DIM_RECOMPUTE]);
-}
-
-/* The colour, with the margin of --memory-margin instead of 20 %. */
-static enum fit fit(const struct plan *plan, const struct estimate *made)
-{
-	wide needs = estimate_device(made);
-	int lost = estimate_out_of_memory(made);
-
-	if (!lost && 100 * needs <= (100 - plan->margin) * plan->memory)
-		return FIT_GREEN;
-	return !lost && estimate_most(made) <= plan->memory ? FIT_YELLOW : FIT_RED;
-}
-
-/* Estimates with sequence parallelism if there is tensor parallelism; without it if the source has
- * no formula for both. -1: the system rejects the layout. */
-static int estimate_layout(struct plan_search *s, struct estimate *made, struct err *e)
-{
-	for (int sequence = s->now.size[DIM_TP] > 1;; sequence = 0) {
-		s->scratch.sequence_parallel = s->now.sequence_parallel = sequence;
-		if (estimate_make(made, s->plan->system, &s->scratch, DETAIL_STAGES, e) < 0)
-			return -1;
-		if (!made->beyond || !sequence)
-			return 0;
-		estimate_release(made);
-	}
-}
-
-static void keep(struct plan_search *s, const struct estimate *made)
-{
-	struct plan_layout *l = plan_layouts_append(&s->plan->fitting, &s->now);
-
-	l->stage_count = made->stage_count ? made->stage_count : 1;
-	l->stages = xcalloc(l->stage_count, sizeof(*l->stages));
-	l->stages[0] = made->total;
-	for (size_t i = 0; i < made->stage_count; i++)
-		l->stages[i] = made->stages[i].total;
-}
-
-static void judge(struct plan_search *s)
-{
-	struct plan *plan = s->plan;
 	struct plan_layout *l = &s->now;
-	struct err refusal = { 0 };
-	struct estimate made;
 
 	if (s->counting) {
 		s->counted++;
 		return;
 	}
-	set_sizes(s);
-	if (estimate_layout(s, &made, &refusal) < 0) {
-		if (!s->refusal.text[0])
-			s->refusal = refusal;
-		plan_discard(s, DISCARD_REFUSED, "%s", refusal.text);
-		estimate_release(&made);
-		return;
-	}
-	s->estimated++;
-	l->total = estimate_most(&made);
-	l->fit = fit(plan, &made);
 	/* Document 003, section 4.2.1: (p - 1) / m; with v chunks on a stage a v-th of it. */
 	l->bubble = l->size[DIM_PP] == 1 ? 0
 					 : (double)(l->size[DIM_PP] - 1) /
 						   (double)(l->micro_batches * l->size[DIM_VPP]);
-	if (made.beyond)
-		plan_discard(s, DISCARD_REFUSED, "%s", made.beyond);
-	else if (l->fit == FIT_RED)
-		plan_discard(s, DISCARD_MEMORY, "needs %.2f GiB, the GPU has %.2f",
-			     (double)estimate_device(&made) / (double)(1 << 30),
-			     (double)plan->memory / (double)(1 << 30));
-	else
-		keep(s, &made);
-	estimate_release(&made);
+	l->sequence_parallel = l->size[DIM_TP] > 1;
+	plan_layouts_append(&s->candidates, l);
+	if (s->is_timed)
+		plan_time(s, &s->candidates.at[s->candidates.count - 1]);
 }
-
-/* ---- the search ---- */
 
 static void descend(struct plan_search *s, enum dimension dim);
 
@@ -257,7 +155,7 @@ static void descend(struct plan_search *s, enum dimension dim)
 	size_t count;
 
 	if (dim == DIMENSIONS) {
-		judge(s);
+		add_candidate(s);
 		return;
 	}
 	count = values(s, dim, list);
@@ -277,6 +175,7 @@ static void descend(struct plan_search *s, enum dimension dim)
 		s->now.micro_batches = UNSET;
 }
 
+/* Names all missing fields at once, and what to type. */
 static int check(const struct plan *plan, struct err *e)
 {
 	static const struct {
@@ -289,15 +188,25 @@ static int check(const struct plan *plan, struct err *e)
 		{ CONFIG_seq_length, BIT(DIM_CP) | BIT(DIM_MBS) },
 		{ CONFIG_global_batch_size, BIT(DIM_MBS) },
 	};
+	struct buf names = { 0 }, options = { 0 };
+	size_t count = 0;
+	int status = 0;
 
-	for (size_t i = 0; i < ARRAY_SIZE(needed); i++)
-		if (plan->system->space.sizes & needed[i].dimension &&
-		    !config_has(plan->config, needed[i].field))
-			return err_set(
-				e,
-				"%s is missing: plan needs it (in a configuration file, or --set %s=N)",
-				config_name(needed[i].field), config_name(needed[i].field));
-	return 0;
+	for (size_t i = 0; i < ARRAY_SIZE(needed); i++) {
+		const char *name = config_name(needed[i].field);
+
+		if (!(plan->system->space.sizes & needed[i].dimension) ||
+		    config_has(plan->config, needed[i].field))
+			continue;
+		buf_addf(&names, "%s%s", count++ ? ", " : "", name);
+		buf_addf(&options, " --set %s=N", name);
+	}
+	if (count)
+		status = err_set(e, "%s %s missing: plan needs %s; add%s", names.text,
+				 count > 1 ? "are" : "is", count > 1 ? "them" : "it", options.text);
+	buf_release(&names);
+	buf_release(&options);
+	return status;
 }
 
 /* Unsets the job's own layout, since the search tries others. */
@@ -355,6 +264,23 @@ static void name_unmet(struct plan_search *s)
 	}
 }
 
+/* The time depends on micro-batches: a system without them plans states only. */
+static int space_is_timed(const struct space *space)
+{
+	return (space->sizes & BIT(DIM_MBS)) != 0;
+}
+
+static void assume_masks(struct plan_search *s, struct err *e)
+{
+	struct config *c = &s->scratch;
+
+	if (!s->plan->system->builds_masks || GIVEN(c, eod_mask_loss) ||
+	    GIVEN(c, create_attention_mask_in_dataloader))
+		return;
+	config_set(c, "eod_mask_loss", "true", "plan", e);
+	s->plan->assumes_masks = 1;
+}
+
 int plan_make(struct plan *plan, struct err *e)
 {
 	struct plan_search s = { .plan = plan };
@@ -362,12 +288,19 @@ int plan_make(struct plan *plan, struct err *e)
 	if (check(plan, e) < 0)
 		return -1;
 	prepare(&s, e);
+	assume_masks(&s, e);
+	s.is_timed = space_is_timed(&plan->system->space) && step_job_read(&s.job, &s.scratch);
+	if (!s.is_timed)
+		plan->order = ORDER_DOCUMENT;
 	descend(&s, DIM_TP);
+	plan_judge(&s);
 	if (!plan->fitting.count && !plan->discarded.count)
 		name_unmet(&s);
+	plan_layouts_release(&s.candidates);
+	free(s.states);
 	config_release(&s.scratch);
-	plan_rank(&plan->fitting);
-	if (!s.estimated && s.refusal.text[0])
+	plan_rank(&plan->fitting, plan->order);
+	if (!s.estimated && !plan->discarded_counts[DISCARD_MEMORY] && s.refusal.text[0])
 		return err_set(e, "%s", s.refusal.text);
 	return 0;
 }

@@ -7,6 +7,7 @@
 
 #include "estimate/estimate.h"
 #include "estimate/fit.h"
+#include "timing/step.h"
 
 #define UNSET (-1)
 
@@ -28,17 +29,27 @@ struct plan_layout {
 	wide total; /* bytes of the largest stage */
 	enum fit fit;
 	double bubble; /* time that a stage waits in a step, divided by the time that it works */
+	struct step_time time;
 	wide *stages;
 	size_t stage_count;
 	/* Only of discarded layouts. */
 	enum discard why;
 	char *reason;
 	int64_t count; /* number of layouts with this reason */
+	/* Only of candidates. */
+	int is_judged;
+	struct plan_layout *smaller; /* the same with the next smaller micro-batch */
+	struct plan_layout *plain;   /* the same without chunks */
 };
 
 struct plan_layouts {
 	struct plan_layout *at;
 	size_t count, room;
+};
+
+enum plan_order {
+	ORDER_TIME,    /* the predicted time of a step */
+	ORDER_DOCUMENT /* document 003 */
 };
 
 struct plan {
@@ -52,6 +63,15 @@ struct plan {
 	struct plan_layouts fitting; /* the best first */
 	struct plan_layouts discarded;
 	int64_t discarded_counts[DISCARDS];
+	enum plan_order order; /* ORDER_DOCUMENT if no time can be predicted */
+	int assumes_masks;     /* the times assume what builds_masks of struct system says */
+	/* The number of green layouts after which a system that takes long stops: the rest is only
+	 * counted, since it comes later in the order. 0: it judges every layout. */
+	size_t enough;
+	int64_t not_judged;
+	int lists_stages; /* every layout has its stages, not only those that can be the largest */
+	/* Called between layouts; may be NULL. */
+	void (*progress)(const struct plan *plan, size_t judged, size_t all);
 };
 
 void plan_init(struct plan *plan, const struct config *config);
@@ -62,7 +82,9 @@ const struct system *plan_default_system(void);
 int plan_make(struct plan *plan, struct err *e);
 void plan_release(struct plan *plan);
 /* Sorts layouts, the best first, and removes those that do not differ for the system. */
-void plan_rank(struct plan_layouts *layouts);
+void plan_rank(struct plan_layouts *layouts, enum plan_order order);
+/* Only sorts. */
+void plan_sort(struct plan_layouts *layouts, enum plan_order order);
 
 /* --fix tp=4, --fix micro_batch_size=2, --fix recompute=full ... */
 int plan_fix(struct plan *plan, const char *pair, struct err *e);
@@ -78,7 +100,10 @@ enum plan_launcher {
 	LAUNCHER_MEGATRON,
 	LAUNCHER_DEEPSPEED,
 	LAUNCHER_TORCHTITAN,
-	LAUNCHER_ACCELERATE
+	LAUNCHER_ACCELERATE,
+	/* The names that the configuration has for frameworks. */
+	LAUNCHER_MEGATRON_CORE,
+	LAUNCHER_TRANSFORMERS
 };
 /* Appends the layout as flags of a launcher, or the reason why the launcher cannot have it. */
 void plan_flags(const struct plan *plan, const struct plan_layout *l, enum plan_launcher launcher,

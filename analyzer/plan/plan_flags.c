@@ -177,6 +177,7 @@ void plan_flags(const struct plan *plan, const struct plan_layout *l, enum plan_
 	case LAUNCHER_NONE:
 		break;
 	case LAUNCHER_MEGATRON:
+	case LAUNCHER_MEGATRON_CORE:
 		megatron(plan, l, out);
 		break;
 	case LAUNCHER_DEEPSPEED:
@@ -186,6 +187,7 @@ void plan_flags(const struct plan *plan, const struct plan_layout *l, enum plan_
 		torchtitan(plan, l, out);
 		break;
 	case LAUNCHER_ACCELERATE:
+	case LAUNCHER_TRANSFORMERS:
 		accelerate(l, out);
 		break;
 	}

@@ -12,23 +12,28 @@ struct plan_layout *plan_layouts_append(struct plan_layouts *list, const struct 
 	return &list->at[list->count++];
 }
 
+void plan_layouts_discard(struct plan *plan, struct plan_layout *l)
+{
+	plan->discarded_counts[l->why]++;
+	l->count = 1;
+	if (plan->discarded.count < MAX_LISTED)
+		plan_layouts_append(&plan->discarded, l);
+	else
+		free(l->reason);
+}
+
 int plan_discard(struct plan_search *s, enum discard why, const char *format, ...)
 {
-	struct plan *plan = s->plan;
-	struct plan_layout *kept;
+	struct plan_layout gone = s->now;
 	va_list args;
 
 	if (s->counting)
 		return 0;
-	plan->discarded_counts[why]++;
-	if (plan->discarded.count >= MAX_LISTED)
-		return 0;
-	kept = plan_layouts_append(&plan->discarded, &s->now);
-	kept->why = why;
-	kept->count = 1;
+	gone.why = why;
 	va_start(args, format);
-	kept->reason = xvasprintf(format, args);
+	gone.reason = xvasprintf(format, args);
 	va_end(args);
+	plan_layouts_discard(s->plan, &gone);
 	return 0;
 }
 

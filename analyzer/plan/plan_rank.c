@@ -58,13 +58,11 @@ static int zero_rank(const struct plan_layout *l)
 /* The order of document 003: layouts that fit, few GPUs for one model, large micro-batches, small
  * bubbles. The document does not order the rest; here less recomputation, less communication and
  * less memory come first. */
-static int better_first(const void *a, const void *b)
+static int document_order(const struct plan_layout *x, const struct plan_layout *y)
 {
-	const struct plan_layout *x = a, *y = b;
 	int by;
 
-	if ((by = ORDER((wide)x->fit, (wide)y->fit)) ||
-	    (by = ORDER(model_ranks(x), model_ranks(y))) ||
+	if ((by = ORDER(model_ranks(x), model_ranks(y))) ||
 	    (by = ORDER(y->size[DIM_MBS], x->size[DIM_MBS])) ||
 	    (by = ORDER(x->bubble, y->bubble)) ||
 	    (by = ORDER(x->size[DIM_RECOMPUTE], y->size[DIM_RECOMPUTE])) ||
@@ -74,6 +72,25 @@ static int better_first(const void *a, const void *b)
 		if ((by = ORDER(x->size[i], y->size[i])))
 			return by;
 	return 0;
+}
+
+static int by_document(const void *a, const void *b)
+{
+	const struct plan_layout *x = a, *y = b;
+	int by = ORDER((int)x->fit, (int)y->fit);
+
+	return by ? by : document_order(x, y);
+}
+
+static int by_time(const void *a, const void *b)
+{
+	const struct plan_layout *x = a, *y = b;
+	int by;
+
+	if ((by = ORDER((int)x->fit, (int)y->fit)) ||
+	    (by = ORDER(x->time.seconds, y->time.seconds)))
+		return by;
+	return document_order(x, y);
 }
 
 /* ---- what is the same ---- */
@@ -136,11 +153,16 @@ static void drop_alike(struct plan_layouts *list)
 	free(drop);
 }
 
-void plan_rank(struct plan_layouts *list)
+void plan_sort(struct plan_layouts *list, enum plan_order order)
 {
-	if (!list->count)
-		return;
-	qsort(list->at, list->count, sizeof(*list->at), better_first);
+	if (list->count)
+		qsort(list->at, list->count, sizeof(*list->at),
+		      order == ORDER_TIME ? by_time : by_document);
+}
+
+void plan_rank(struct plan_layouts *list, enum plan_order order)
+{
+	plan_sort(list, order);
 	drop_alike(list);
 }
 

@@ -61,3 +61,104 @@ void put_categories(struct page *p, const struct rank *r)
 	for (size_t i = 0; i < CATEGORIES && lines[i].bytes > 0; i++)
 		put_line(p, &lines[i], total);
 }
+
+/* ---- phases and moments that the job named ---- */
+
+#define NAMED_SHOWN 12 /* phases, and moments */
+
+static unsigned depth_of(const struct named_row *row)
+{
+	unsigned depth = 0;
+
+	for (; row->within && depth < NAMED_DEPTH; row = row->within)
+		depth++;
+	return depth;
+}
+
+/* Outer phases first: NVTX may name every operator within them. */
+static int by_depth_and_peak(const void *a, const void *b)
+{
+	const struct named_row *const *x = a, *const *y = b;
+	unsigned depth_x = depth_of(*x), depth_y = depth_of(*y);
+
+	if (depth_x != depth_y)
+		return depth_x < depth_y ? -1 : 1;
+	if ((*x)->peak != (*y)->peak)
+		return (*x)->peak < (*y)->peak ? 1 : -1;
+	return (*x > *y) - (*x < *y);
+}
+
+static void put_phase(struct page *p, const struct named_row *row)
+{
+	struct buf b = { 0 };
+
+	page_size(p, &b, row->peak);
+	buf_puts(&b, "  ");
+	named_add_path(row, &b);
+	if (row->times > 1)
+		buf_addf(&b, ", %llu times", (unsigned long long)row->times);
+	page_field(p, "", b.text, 0);
+	buf_release(&b);
+}
+
+/* The outermost phases, and of one depth those with the highest peaks. */
+static void put_phases(struct page *p, const struct rank *r)
+{
+	const struct named_row **rows = xcalloc(r->named_count, sizeof(*rows));
+	size_t shown = r->named_count < NAMED_SHOWN ? r->named_count : NAMED_SHOWN;
+	struct buf b = { 0 };
+
+	for (size_t i = 0; i < r->named_count; i++)
+		rows[i] = &r->named[i];
+	if (r->named_count)
+		qsort(rows, r->named_count, sizeof(*rows), by_depth_and_peak);
+	if (r->named_count) {
+		buf_addf(&b, "%zu that the job named; most in tensors while each was open:",
+			 r->named_count);
+		page_field(p, "phases", b.text, 0);
+	}
+	for (size_t i = 0; i < shown; i++)
+		put_phase(p, rows[i]);
+	buf_release(&b);
+	if (r->named_count > shown) {
+		buf_addf(&b, "%zu more, within these or smaller", r->named_count - shown);
+		page_field(p, "", b.text, 0);
+	}
+	buf_release(&b);
+	free(rows);
+}
+
+static void put_moments(struct page *p, const struct rank *r)
+{
+	struct buf b = { 0 };
+
+	for (size_t i = 0; i < r->moment_count && i < NAMED_SHOWN; i++) {
+		const struct moment_row *m = &r->moments[i];
+
+		buf_addf(&b, "%.2f s  %s: ", m->time_s, m->name);
+		page_size(p, &b, m->allocated);
+		buf_puts(&b, " in tensors, before it up to ");
+		page_size(p, &b, m->peak);
+		page_field(p, i ? "" : "marks", b.text, 0);
+		buf_release(&b);
+	}
+	if (r->moment_count > NAMED_SHOWN) {
+		buf_addf(&b, "%zu later ones", r->moment_count - NAMED_SHOWN);
+		page_field(p, "", b.text, 0);
+	}
+	buf_release(&b);
+}
+
+void put_marks(struct page *p, const struct rank *r)
+{
+	struct buf b = { 0 };
+
+	put_phases(p, r);
+	put_moments(p, r);
+	if (r->named_left_out) {
+		buf_addf(&b, "%llu phases or marks beyond what is kept are left out",
+			 (unsigned long long)r->named_left_out);
+		page_field(p, "note", b.text, 0);
+	}
+	buf_release(&b);
+}

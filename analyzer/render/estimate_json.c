@@ -250,6 +250,27 @@ static json_t *one_json(const struct answer *a, const struct estimate *e)
 	return o;
 }
 
+/* What runs of the job used, beside what was estimated for them. */
+static json_t *history_json(const struct answer *a)
+{
+	const struct answer_history *h = &a->history;
+	const struct estimate *own = NULL;
+	json_t *o = json_object();
+
+	for (size_t i = 0; i < a->count; i++)
+		if (!strcmp(a->estimates[i].system->name, "memtrace"))
+			own = &a->estimates[i];
+	set(o, "runs", json_integer((json_int_t)h->runs));
+	set(o, "of", json_string(h->is_same_model ? "model" : "configuration"));
+	set(o, "simulated", json_boolean(h->is_simulated));
+	set(o, "median_ratio", h->runs ? json_real(h->ratio) : json_null());
+	set(o, "median_deviation", h->runs ? json_real(h->deviation) : json_null());
+	set(o, "corrected_bytes",
+	    h->runs && own ? json_integer((json_int_t)((double)own->total * h->ratio))
+			   : json_null());
+	return o;
+}
+
 void estimate_json(const struct answer *a, struct buf *out)
 {
 	static const struct json_reals exact = { .digits = 17 };
@@ -258,6 +279,8 @@ void estimate_json(const struct answer *a, struct buf *out)
 	set(root, "config", config_json(a->config));
 	if (a->memory)
 		set_number(root, "device_memory_bytes", a->memory);
+	if (a->assumed)
+		set_word(root, "assumed", a->assumed);
 	for (size_t i = 0; i < a->count; i++)
 		add(estimates, one_json(a, &a->estimates[i]));
 	set(root, "estimates", estimates);
@@ -269,6 +292,8 @@ void estimate_json(const struct answer *a, struct buf *out)
 		add(refused, o);
 	}
 	set(root, "refused", refused);
+	if (a->history.is_asked)
+		set(root, "history", history_json(a));
 	json_write(root, exact, out);
 	buf_puts(out, "\n");
 	json_decref(root);

@@ -282,22 +282,72 @@ static void put_constants(struct page *p, const struct estimate *e)
 	}
 }
 
-static void put_about(struct page *p, const struct estimate *e)
+/* A note, or its first clause: the explanation follows after ": " or "; ". */
+static void put_note(struct page *p, const struct answer *a, const char *note)
+{
+	enum { LEAST = 24 };
+	size_t length = strlen(note), end = LEAST;
+	char *clause;
+
+	while (end < length && strncmp(note + end, "; ", 2) != 0 &&
+	       strncmp(note + end, ": ", 2) != 0)
+		end++;
+	if (a->verbose || end >= length) {
+		page_field(p, "note", note, 0);
+		return;
+	}
+	clause = xasprintf("%.*s", (int)end, note);
+	page_field(p, "note", clause, 0);
+	free(clause);
+}
+
+static void put_about(struct page *p, const struct answer *a, const struct estimate *e)
 {
 	buf_puts(p->out, "\n");
 	page_paint(p, PAINT_BOLD, e->system->name);
 	buf_addf(p->out, "  %s\n", e->system->title);
-	page_field(p, "source", e->system->source, 0);
-	page_field(p, "without", e->system->leaves_out, 0);
-	put_constants(p, e);
+	if (a->verbose) {
+		page_field(p, "source", e->system->source, 0);
+		page_field(p, "without", e->system->leaves_out, 0);
+		put_constants(p, e);
+	}
 	for (size_t i = 0; i < e->note_count; i++)
-		page_field(p, "note", e->notes[i], 0);
+		put_note(p, a, e->notes[i]);
+}
+
+/* Our own estimate, or the only one. */
+static const struct estimate *first_answer(const struct answer *a)
+{
+	for (size_t i = 0; i < a->count; i++)
+		if (a->estimates[i].stage_count && a->estimates[i].stages[0].peak_phase)
+			return &a->estimates[i];
+	return NULL;
+}
+
+/* What the team's own runs say, beside the estimate and not in it. */
+static void put_history(struct page *p, const struct answer *a, const struct estimate *own)
+{
+	struct buf b = { 0 };
+
+	buf_puts(&b, a->history.told);
+	if (own && a->history.runs) {
+		buf_puts(&b, ": with it, ");
+		page_size(p, &b, (bytes)((double)own->total * a->history.ratio));
+		buf_puts(&b, " in tensors");
+	}
+	page_field(p, "history", b.text, 0);
+	buf_release(&b);
 }
 
 void estimate_text(const struct answer *a, const struct style *style, struct buf *out)
 {
 	struct page p = { .out = out, .style = style };
+	const struct estimate *own = first_answer(a);
 
+	if (own)
+		estimate_headline(&p, a, own);
+	if (a->history.is_asked)
+		put_history(&p, a, own);
 	if (a->count == 1 && !a->refusal_count) {
 		put_terms(&p, a);
 		buf_puts(out, "\n");
@@ -311,7 +361,7 @@ void estimate_text(const struct answer *a, const struct style *style, struct buf
 		put_columns(&p, a);
 	}
 	for (size_t i = 0; i < a->count; i++)
-		put_about(&p, &a->estimates[i]);
+		put_about(&p, a, &a->estimates[i]);
 	for (size_t i = 0; i < a->refusal_count; i++) {
 		buf_puts(out, "\n");
 		page_paint(&p, PAINT_BOLD, a->refusals[i].system->name);
@@ -321,7 +371,9 @@ void estimate_text(const struct answer *a, const struct style *style, struct buf
 	if (a->config->note_count)
 		buf_puts(out, "\n");
 	for (unsigned i = 0; i < a->config->note_count; i++)
-		page_field(&p, "note", a->config->notes[i], 0);
+		put_note(&p, a, a->config->notes[i]);
+	if (!a->verbose)
+		buf_puts(out, "\n--verbose: whole notes, sources, fixed sizes\n");
 }
 
 /* Is `letter` a word of `formula`? */

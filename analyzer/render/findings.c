@@ -190,6 +190,79 @@ void findings_need(struct page *p, const struct report *report, const struct ran
 	buf_release(&b);
 }
 
+const char *findings_stage(const struct rank *r)
+{
+	const struct metrics *m = r->metrics;
+
+	if (!m || !m->inference)
+		return NULL;
+	return m->in_prefill ? "prefill" : m->in_decode ? "decode" : "inference";
+}
+
+static void add_bytes(struct page *p, struct buf *b, const char *before, bytes size,
+		      const char *after)
+{
+	buf_puts(b, before);
+	page_size(p, b, size);
+	buf_puts(b, after);
+}
+
+static void add_cache(struct page *p, struct buf *b, const struct metrics *m)
+{
+	add_bytes(p, b, ", KV cache ", m->kv_cache, "");
+	if (m->kv_token)
+		add_bytes(p, b, " (", m->kv_token, " for each further token of the batch");
+	if (m->kv_tokens_left)
+		buf_addf(b, ", %lld more fit", (long long)m->kv_tokens_left);
+	buf_puts(b, m->kv_token ? ")" : "");
+	if (m->kv_kept)
+		add_bytes(p, b, ", of which ", m->kv_kept, " are of earlier requests");
+}
+
+void findings_inference(struct page *p, const struct rank *r)
+{
+	const struct metrics *m = r->metrics;
+	struct buf b = { 0 };
+
+	if (!m || !m->inference)
+		return;
+	buf_addf(&b, "no backward pass, no optimizer; at the %s: ", m->failed ? "failure" : "peak");
+	add_bytes(p, &b, "weights ", m->parameters, "");
+	if (m->kv_cache)
+		add_cache(p, &b, m);
+	add_bytes(p, &b, ", the current call ", m->pass_live, "");
+	page_field(p, "inference", b.text, 0);
+	if (m->kv_requests_left) {
+		buf_release(&b);
+		buf_addf(&b, "%lld more requests of the newest one's size (",
+			 (long long)m->kv_requests_left);
+		add_bytes(p, &b, "", m->kv_request, " of cache) fit beside it");
+		page_field(p, "", b.text, 0);
+	}
+	buf_release(&b);
+}
+
+json_t *inference_json(const struct rank *r)
+{
+	const struct metrics *m = r->metrics;
+	json_t *o;
+
+	if (!m || !m->inference)
+		return json_null();
+	o = json_object();
+	set(o, "stage", text(findings_stage(r)));
+	set(o, "weights_bytes", json_integer(m->parameters));
+	set(o, "call_bytes", json_integer(m->pass_live));
+	set(o, "keeps_graph", json_boolean(m->unused_graph != 0));
+	set(o, "kv_cache_bytes", json_integer(m->kv_cache));
+	set(o, "kv_token_bytes", json_integer(m->kv_token));
+	set(o, "kv_tokens_left", json_integer(m->kv_tokens_left));
+	set(o, "kv_request_bytes", json_integer(m->kv_request));
+	set(o, "kv_requests_left", json_integer(m->kv_requests_left));
+	set(o, "kv_kept_bytes", json_integer(m->kv_kept));
+	return o;
+}
+
 /* Was the rule listed before? Each is listed once, for the first rank that has it. */
 static int is_listed(const struct diagnosis *d, size_t upto)
 {
@@ -318,36 +391,30 @@ static json_t *remedies_json(const struct finding *f)
 	return list;
 }
 
-json_t *findings_json(const struct report *r)
+json_t *finding_json(const struct report *r, size_t index)
 {
-	const struct diagnosis *d = r->diagnosis;
-	json_t *list = json_array();
+	const struct finding *f = &r->diagnosis->findings[index];
+	const struct rank *rank = &r->ranks[f->rank];
+	json_t *o = json_object();
 
-	for (size_t i = 0; i < d->count; i++) {
-		const struct finding *f = &d->findings[i];
-		const struct rank *rank = &r->ranks[f->rank];
-		json_t *o = json_object();
-
-		set(o, "rule", text(f->rule));
-		set(o, "rank", json_integer(rank->rank == NO_RANK ? 0 : rank->rank));
-		set(o, "device", json_integer(rank->device));
-		set(o, "severity", text(severity_name(f->severity)));
-		set(o, "cause", json_boolean(f->is_cause));
-		set(o, "room", json_boolean(is_close(rank) && f == room_finding(r, f->rank)));
-		set(o, "confidence", text(f->confidence));
-		if (f->measured)
-			set(o, "measured",
-			    json_pack("{s:I,s:I}", "right", (json_int_t)f->measured->right, "named",
-				      (json_int_t)f->measured->named));
-		set(o, "title", text(f->title));
-		set(o, "message", text(f->message));
-		set(o, "bytes", json_integer(f->weight));
-		set(o, "evidence", evidence_json(f));
-		set(o, "remedies", remedies_json(f));
-		set(o, "source", text(f->source));
-		json_array_append_new(list, o);
-	}
-	return list;
+	set(o, "rule", text(f->rule));
+	set(o, "rank", json_integer(rank->rank == NO_RANK ? 0 : rank->rank));
+	set(o, "device", json_integer(rank->device));
+	set(o, "severity", text(severity_name(f->severity)));
+	set(o, "cause", json_boolean(f->is_cause));
+	set(o, "room", json_boolean(is_close(rank) && f == room_finding(r, f->rank)));
+	set(o, "confidence", text(f->confidence));
+	if (f->measured)
+		set(o, "measured",
+		    json_pack("{s:I,s:I}", "right", (json_int_t)f->measured->right, "named",
+			      (json_int_t)f->measured->named));
+	set(o, "title", text(f->title));
+	set(o, "message", text(f->message));
+	set(o, "bytes", json_integer(f->weight));
+	set(o, "evidence", evidence_json(f));
+	set(o, "remedies", remedies_json(f));
+	set(o, "source", text(f->source));
+	return o;
 }
 
 void findings_rules(const struct style *style, struct buf *out)
@@ -365,4 +432,34 @@ void findings_rules(const struct style *style, struct buf *out)
 		page_field(p, "message", row->message, 0);
 		page_field(p, "source", row->source, 0);
 	}
+}
+
+#define STACKS_SHOWN 100 /* rows that the last line proposes to show, at most */
+
+/* The page of the trace, or of the directory with the traces of all ranks. */
+static void put_html(struct page *p, const char *label, const struct report *report,
+		     const struct rank *r)
+{
+	const char *end = strrchr(r->trace, '/');
+	size_t length = report->count > 1 && end ? (size_t)(end - r->trace) : strlen(r->trace);
+
+	buf_addf(p->out, "%-*smemtrace html %.*s\n", PAGE_INDENT, label, (int)length, r->trace);
+}
+
+void put_next(struct page *p, const struct report *report, const struct rank *r)
+{
+	size_t all = r->stacks.count, top = (size_t)p->style->top;
+
+	const char *label = "next";
+
+	if (report->declared) {
+		buf_addf(p->out, "%-*smemtrace match %s\n", PAGE_INDENT, label, report->declared);
+		label = "";
+	}
+	if (all > top)
+		buf_addf(p->out, "%-*smemtrace report --top %zu %s\n", PAGE_INDENT, label,
+			 top < STACKS_SHOWN && all > STACKS_SHOWN ? STACKS_SHOWN : all, r->trace);
+	if (all > top)
+		label = "";
+	put_html(p, label, report, r);
 }

@@ -17,9 +17,19 @@ void findings_need(struct page *p, const struct report *report, const struct ran
 void findings_rest(struct page *p, const struct report *r);
 /* The same as JSON; null if there is nothing to say. */
 json_t *need_json(const struct report *report, const struct rank *r);
-/* An array of all findings. */
-json_t *findings_json(const struct report *r);
+/* One finding of the report's diagnosis. */
+json_t *finding_json(const struct report *r, size_t index);
 /* The table of all diagnosis rules. */
 void findings_rules(const struct style *style, struct buf *out);
+
+/* Of a job that only calls its model: the stage of the moment that the metrics are about,
+ * "prefill", "decode" or "inference"; NULL if the job trains. */
+const char *findings_stage(const struct rank *r);
+/* Weights, cache and the current call; nothing, or null, if the job trains. */
+void findings_inference(struct page *p, const struct rank *r);
+json_t *inference_json(const struct rank *r);
+
+/* The commands that say more of the rank `r`, which is shown. */
+void put_next(struct page *p, const struct report *report, const struct rank *r);
 
 #endif

@@ -1,5 +1,6 @@
 #include "render/plan_json.h"
 
+#include "plan/plan_reasons.h"
 #include "render/json_util.h"
 #include "render/json_write.h"
 
@@ -33,6 +34,19 @@ static json_t *stages_json(const struct plan_layout *l)
 	return list;
 }
 
+static void set_time(json_t *o, const struct step_time *t)
+{
+	json_t *parts = json_object();
+
+	set(o, "step_time_s", json_real(t->seconds));
+	set(o, "tokens_per_gpu_s", json_real(t->tokens));
+	set(o, "mfu", json_real(t->mfu));
+#define X(member, key) set(parts, key, json_real(t->member));
+	STEP_PARTS(X)
+#undef X
+	set(o, "step_time_parts_s", parts);
+}
+
 static json_t *layout_json(const struct plan *plan, const struct plan_layout *l,
 			   enum plan_launcher launcher)
 {
@@ -44,6 +58,8 @@ static json_t *layout_json(const struct plan *plan, const struct plan_layout *l,
 	set(o, "total_bytes", json_integer((json_int_t)l->total));
 	set(o, "color", json_string(fit_word(l->fit)));
 	set(o, "bubble", json_real(l->bubble));
+	if (l->time.seconds > 0)
+		set_time(o, &l->time);
 	set(o, "per_stage", stages_json(l));
 	plan_flags(plan, l, launcher == LAUNCHER_NONE ? LAUNCHER_MEGATRON : launcher, &flags);
 	set(o, "flags", text(flags.text));
@@ -68,6 +84,22 @@ static json_t *discarded_json(const struct plan *plan)
 	return list;
 }
 
+static json_t *reasons_json(const struct plan *plan)
+{
+	struct plan_reason top[PLAN_REASONS];
+	size_t count = plan_reasons(plan, top);
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < count; i++) {
+		json_t *o = json_object();
+
+		set(o, "count", json_integer(top[i].count));
+		set(o, "example", text(top[i].text));
+		json_array_append_new(list, o);
+	}
+	return list;
+}
+
 void plan_json(const struct plan *plan, enum plan_launcher launcher, json_t *simulated,
 	       struct buf *out)
 {
@@ -79,8 +111,12 @@ void plan_json(const struct plan *plan, enum plan_launcher launcher, json_t *sim
 	set(root, "system", json_string(plan->system->name));
 	set(root, "gpus", json_integer(plan->gpus));
 	set(root, "device_memory_bytes", json_integer((json_int_t)plan->memory));
+	set(root, "order", json_string(plan->order == ORDER_TIME ? "time" : "document"));
+	set(root, "assumes_attention_masks", json_boolean(plan->assumes_masks));
 	set(root, "layouts", layouts);
+	set(root, "not_judged", json_integer(plan->not_judged));
 	set(root, "discarded", discarded_json(plan));
+	set(root, "reasons", reasons_json(plan));
 	if (simulated)
 		set(root, "simulated", json_incref(simulated));
 	json_write(root, decimals, out);

@@ -106,6 +106,50 @@ static json_t *by_category_json(const struct point *p)
 	return o;
 }
 
+/* The names of a phase and of those around it, the outermost first. */
+static json_t *path_json(const struct named_row *row)
+{
+	json_t *path = row ? json_array() : json_null();
+
+	for (; row; row = row->within)
+		json_array_insert_new(path, 0, text(row->name));
+	return path;
+}
+
+static json_t *named_json(const struct rank *r)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < r->named_count; i++) {
+		const struct named_row *n = &r->named[i];
+		json_t *row = json_object();
+
+		set(row, "path", path_json(n));
+		set(row, "times", json_integer((json_int_t)n->times));
+		set(row, "first_s", json_real(n->first_s));
+		set(row, "peak_bytes", json_integer(n->peak));
+		json_array_append_new(list, row);
+	}
+	return list;
+}
+
+static json_t *moments_json(const struct rank *r)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < r->moment_count; i++) {
+		const struct moment_row *m = &r->moments[i];
+		json_t *row = json_object();
+
+		set(row, "name", text(m->name));
+		set(row, "time_s", json_real(m->time_s));
+		set(row, "allocated_bytes", json_integer(m->allocated));
+		set(row, "peak_before_bytes", json_integer(m->peak));
+		json_array_append_new(list, row);
+	}
+	return list;
+}
+
 static void set_moment(json_t *j, const struct point *p)
 {
 	set(j, "time_s", p->unrecorded ? json_null() : json_real(p->time_s));
@@ -113,6 +157,7 @@ static void set_moment(json_t *j, const struct point *p)
 	set(j, "phase", text(p->unrecorded ? NULL : p->phase));
 	set(j, "part", text(p->unrecorded ? NULL : p->part));
 	set(j, "thread", text(p->unrecorded ? NULL : p->thread));
+	set(j, "named_phase", path_json(p->unrecorded ? NULL : p->named));
 	set(j, "by_category", by_category_json(p));
 }
 
@@ -134,7 +179,7 @@ static json_t *peak_json(const struct rank *r)
 
 	set(p, "allocated_bytes", json_integer(r->peak_allocated));
 	set(p, "reserved_bytes", json_integer(r->peak_reserved));
-	set(p, "device_bytes", json_integer(r->peak_device));
+	set(p, "device_bytes", r->imported ? json_null() : json_integer(r->peak_device));
 	set_moment(p, &r->peak);
 	set(p, "device_time_s",
 	    r->device_peak.unrecorded ? json_null() : json_real(r->device_peak.time_s));
@@ -327,8 +372,9 @@ static json_t *sharers_json(const struct report *report, const struct rank *r)
 	return list;
 }
 
-static json_t *rank_json(const struct report *report, const struct rank *r)
+static json_t *rank_json(const struct report *report, size_t index)
 {
+	const struct rank *r = &report->ranks[index];
 	json_t *j = json_object(), *final = json_object();
 
 	set_identity(j, r);
@@ -352,6 +398,7 @@ static json_t *rank_json(const struct report *report, const struct rank *r)
 	set(j, "host_registered_peak_bytes", json_integer(r->host_registered_peak));
 	set(j, "oom", oom_json(r));
 	set(j, "need", need_json(report, r));
+	set(j, "inference", inference_json(r));
 	set(j, "oom_count", json_integer((json_int_t)r->ooms_seen));
 	set(final, "allocated_bytes", json_integer(r->final_bytes));
 	set(final, "reserved_bytes", json_integer(r->final_reserved));
@@ -359,6 +406,10 @@ static json_t *rank_json(const struct report *report, const struct rank *r)
 	set(j, "final", final);
 	set(j, "steps", steps_json(r));
 	set(j, "phases", phases_json(r));
+	set(j, "steps_marked", json_boolean(r->steps_marked));
+	set(j, "asked_phase", text(r->asked_phase));
+	set(j, "named_phases", named_json(r));
+	set(j, "moments", moments_json(r));
 	set(j, "phase_starts", spans_json(r));
 	set(j, "timeline", timeline_json(r));
 	set(j, "lost", lost_json(r));
@@ -368,23 +419,81 @@ static json_t *rank_json(const struct report *report, const struct rank *r)
 	return j;
 }
 
-static int write_part(const char *part, size_t length, void *out)
+static int add_part(const char *part, size_t length, void *out)
 {
 	buf_add(out, part, length);
 	return 0;
 }
 
+/* A report that is being written, as jansson writes the whole of it: for many ranks that would take
+ * gigabytes of memory. */
+struct parts {
+	report_json_write *write;
+	void *context;
+	struct buf value, text;
+	int status; /* of the last write() */
+};
+
+/* Adds a value, with its lines `depth` deep. No line end is inside a string. */
+static void add_value(struct parts *p, json_t *j, int depth)
+{
+	char *at, *line;
+
+	p->value.length = 0;
+	if (json_dump_callback(j, add_part, &p->value, JSON_INDENT(1) | JSON_ENCODE_ANY) < 0)
+		BUG("json");
+	json_decref(j);
+	for (at = p->value.text; (line = strchr(at, '\n')); at = line + 1) {
+		buf_add(&p->text, at, (size_t)(line + 1 - at));
+		buf_addf(&p->text, "%*s", depth, "");
+	}
+	buf_puts(&p->text, at);
+}
+
+/* Writes what was added. */
+static void write_text(struct parts *p)
+{
+	if (!p->status)
+		p->status = p->write(p->context, p->text.text, p->text.length);
+	p->text.length = 0;
+}
+
+static void write_list(struct parts *p, const char *key, const struct report *report,
+		       json_t *row(const struct report *report, size_t index), size_t count)
+{
+	buf_addf(&p->text, " \"%s\": [", key);
+	for (size_t i = 0; i < count && !p->status; i++) {
+		buf_puts(&p->text, i ? ",\n  " : "\n  ");
+		add_value(p, row(report, i), 2);
+		write_text(p);
+	}
+	buf_puts(&p->text, count ? "\n ],\n" : "],\n");
+}
+
+int report_json_each(const struct report *report, report_json_write *write, void *context)
+{
+	struct parts p = { .write = write, .context = context };
+
+	buf_puts(&p.text, "{\n");
+	write_list(&p, "ranks", report, rank_json, report->count);
+	write_list(&p, "findings", report, finding_json,
+		   report->diagnosis ? report->diagnosis->count : 0);
+	buf_puts(&p.text, " \"job\": ");
+	add_value(&p, ranks_json(report), 1);
+	buf_puts(&p.text, "\n}\n");
+	write_text(&p);
+	buf_release(&p.text);
+	buf_release(&p.value);
+	return p.status;
+}
+
+static int keep(void *out, const char *text, size_t length)
+{
+	buf_add(out, text, length);
+	return 0;
+}
+
 void report_json(const struct report *report, struct buf *out)
 {
-	json_t *root = json_object(), *ranks = json_array();
-
-	for (size_t i = 0; i < report->count; i++)
-		json_array_append_new(ranks, rank_json(report, &report->ranks[i]));
-	set(root, "ranks", ranks);
-	set(root, "findings", report->diagnosis ? findings_json(report) : json_array());
-	set(root, "job", ranks_json(report));
-	if (json_dump_callback(root, write_part, out, JSON_INDENT(1)) < 0)
-		BUG("json");
-	buf_puts(out, "\n");
-	json_decref(root);
+	report_json_each(report, keep, out);
 }

@@ -11,7 +11,6 @@
 
 #define OOMS_SHOWN 3
 #define OTHERS_SHOWN 20
-#define STACKS_SHOWN 100 /* rows that the last line proposes to show, at most */
 
 static void add_who(struct buf *b, const struct rank *r)
 {
@@ -130,9 +129,13 @@ static void add_step(struct buf *b, unsigned step)
 		buf_puts(b, "step unknown");
 }
 
-/* "step 1, forward: loss", or the part of it that is known. */
-static void add_moment(struct buf *b, const struct point *when)
+/* "step 1, forward: loss", or the part of it that is known; "decode" of a job that only infers. */
+static void add_moment(struct buf *b, const struct rank *r, const struct point *when)
 {
+	if (findings_stage(r)) {
+		buf_puts(b, findings_stage(r));
+		return;
+	}
 	if (strcmp(when->phase, "setup")) {
 		add_step(b, when->step);
 		buf_puts(b, ", ");
@@ -140,6 +143,11 @@ static void add_moment(struct buf *b, const struct point *when)
 	buf_puts(b, when->phase);
 	if (when->part)
 		buf_addf(b, ": %s", when->part);
+	if (when->named) {
+		buf_puts(b, ", in \"");
+		named_add_path(when->named, b);
+		buf_puts(b, "\"");
+	}
 }
 
 /* `report`: given for the failure that was diagnosed, else NULL. */
@@ -151,7 +159,7 @@ static void put_oom(struct page *p, const struct rank *r, const struct oom *o,
 	buf_puts(&left, "  ");
 	add_who(&left, r);
 	buf_puts(&left, "  ");
-	add_moment(&left, &o->when);
+	add_moment(&left, r, &o->when);
 	buf_puts(&left, r->simulated ? "  simulated" : "");
 	buf_puts(&right, "asked ");
 	page_size(p, &right, o->requested);
@@ -224,6 +232,10 @@ static void put_end(struct page *p, const struct rank *r)
 		buf_puts(&b, "still running");
 		break;
 	case END_UNKNOWN:
+		if (r->imported) {
+			buf_puts(&b, "unknown");
+			break;
+		}
 		buf_addf(
 			&b,
 			"unknown: there is no end record, and this host cannot check processes of host %s",
@@ -260,18 +272,24 @@ static void put_peak(struct page *p, const struct rank *r)
 
 	page_size(p, &b, r->peak_allocated);
 	buf_puts(&b, " in tensors");
+	if (r->asked_phase)
+		buf_addf(&b, " while phase \"%s\" was open", r->asked_phase);
 	if (r->peak.unrecorded) {
 		buf_puts(&b, ", at a moment that is not in the trace");
 	} else {
 		buf_addf(&b, " at %.2f s, ", r->peak.time_s);
-		add_moment(&b, &r->peak);
+		add_moment(&b, r, &r->peak);
 		if (r->peak.thread)
 			buf_addf(&b, ", thread %s", r->peak.thread);
 	}
 	buf_puts(&b, "; PyTorch held up to ");
 	page_size(p, &b, r->peak_reserved);
-	buf_puts(&b, ", the device up to ");
-	page_size(p, &b, r->peak_device);
+	if (r->imported) {
+		buf_puts(&b, ", the device's peak is unknown");
+	} else {
+		buf_puts(&b, ", the device up to ");
+		page_size(p, &b, r->peak_device);
+	}
 	if (r->lost_events)
 		buf_addf(&b, "; not exact: %llu events are missing",
 			 (unsigned long long)r->lost_events);
@@ -362,8 +380,8 @@ static void put_stacks(struct page *p, const struct rank *r)
 		put_row(p, r, &r->stacks.rows[i]);
 		rest -= r->stacks.rows[i].bytes;
 	}
-	if (shown < r->stacks.count) {
-		buf_addf(&b, "%zu more stacks, ", r->stacks.count - shown);
+	if (shown < r->stacks.count + r->stacks.left_out) {
+		buf_addf(&b, "%zu more stacks, ", r->stacks.count + r->stacks.left_out - shown);
 		page_size(p, &b, rest);
 		page_field(p, "", b.text, 0);
 	}
@@ -414,10 +432,13 @@ static void put_rank(struct page *p, const struct rank *r)
 	put_end(p, r);
 	put_peak(p, r);
 	put_bar(p, r);
+	findings_inference(p, r);
 	put_categories(p, r);
 	put_stacks(p, r);
 	put_timeline(p, r);
-	put_owners(p, r);
+	put_marks(p, r);
+	if (!r->imported)
+		put_owners(p, r);
 	put_comms(p, r);
 	put_host(p, r);
 	for (size_t i = 0; i < r->warning_count; i++)
@@ -452,21 +473,6 @@ static void put_other_failures(struct page *p, const struct report *report,
 		buf_puts(p->out, "\n\n");
 		buf_release(&lists[list]);
 	}
-}
-
-static void put_next(struct page *p, const struct report *report, const struct rank *r)
-{
-	size_t all = r->stacks.count, top = (size_t)p->style->top;
-
-	const char *label = "next";
-
-	if (report->declared) {
-		buf_addf(p->out, "%-*smemtrace match %s\n", PAGE_INDENT, label, report->declared);
-		label = "";
-	}
-	if (all > top)
-		buf_addf(p->out, "%-*smemtrace report --top %zu %s\n", PAGE_INDENT, label,
-			 top < STACKS_SHOWN && all > STACKS_SHOWN ? STACKS_SHOWN : all, r->trace);
 }
 
 void report_text(const struct report *report, const struct style *style, struct buf *out)

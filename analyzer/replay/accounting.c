@@ -79,6 +79,26 @@ int account_is_segment_kind(unsigned alloc_kind)
 	       alloc_kind == MT_POOL_ALLOC;
 }
 
+static int is_of_pytorch(const struct tables *t, const struct mt_record *r)
+{
+	return (tables_stack_flags(t, r->stack) & STACK_PYTORCH) != 0;
+}
+
+int account_is_block(const struct device *d, const struct tables *t, const struct mt_record *r)
+{
+	unsigned alloc = event_alloc_kind(r->kind);
+
+	if (!d->counted_from_runtime)
+		return alloc == MT_TENSOR_ALLOC;
+	return account_is_segment_kind(alloc) && is_of_pytorch(t, r);
+}
+
+int account_is_segment(const struct device *d, const struct tables *t, const struct mt_record *r)
+{
+	return !d->counted_from_runtime && event_is_segment(event_alloc_kind(r->kind)) &&
+	       is_of_pytorch(t, r);
+}
+
 /* The stack that allocated the memory of an ALLOC or FREE event: another module may free it. */
 static uint32_t origin_of(struct account *a, const struct mt_record *r, unsigned alloc_kind)
 {

@@ -32,6 +32,11 @@ void account_comm(struct account *a, struct device *d, const struct mt_record *r
 		  uint64_t sequence);
 /* Does PyTorch's allocator allocate its segments by this kind of event? */
 int account_is_segment_kind(unsigned alloc_kind);
+/* Is it an event of a block that PyTorch's allocator gave to a tensor, or of a call that counts as
+ * one? Of a segment of the allocator, or of a mapped part of an expandable one? FREE events too;
+ * `d` is the event's device. */
+int account_is_block(const struct device *d, const struct tables *t, const struct mt_record *r);
+int account_is_segment(const struct device *d, const struct tables *t, const struct mt_record *r);
 
 /* A keyframe begins; it names a live communicator; it is complete. */
 void account_keyframe_begin(struct account *a, struct replay *replay);

@@ -9,17 +9,25 @@ int failure_survived(const struct failure *f)
 	return f->trained || (f->later_bytes >= f->requested && f->later_allocs > SURVIVED_ALLOCS);
 }
 
+uint64_t device_end_of_job(const struct device *d, uint64_t end_ns)
+{
+	const struct failure *last = d->failure_count ? &d->failures[d->failure_count - 1] : NULL;
+
+	return last && !failure_survived(last) && last->when.time_ns < end_ns ? last->when.time_ns
+									      : end_ns;
+}
+
 void device_release(struct device *d)
 {
 	for (size_t k = 0; k < d->failure_count; k++)
-		free(d->failures[k].live.groups);
+		snapshot_release(&d->failures[k].live);
 	free(d->failures);
 	spans_release(&d->spans);
 	backward_release(&d->backward);
 	free(d->timeline);
 	free(d->owner_timeline);
 	free(d->comms.list);
-	free(d->at_peak.groups);
+	snapshot_release(&d->at_peak);
 	lifetimes_release(&d->peak_blocks);
 	free(d->live);
 	*d = (struct device){ 0 };

@@ -26,6 +26,7 @@ struct moment {
 	/* Known once the first pass is done. */
 	uint32_t step;             /* 0: not known */
 	unsigned char phase, part; /* enum phase, enum phase_part */
+	uint32_t named_phase;      /* the innermost one (replay/marks.h); 0: none is open */
 };
 
 struct failure {
@@ -58,6 +59,9 @@ struct device {
 	int sampled;   /* there was a sample */
 	bytes sample_total;
 	uint64_t sample_free;
+
+	bytes since_mark; /* most allocated bytes since the last event of the layer MARK */
+	int is_outside;   /* of the phase whose peak is wanted */
 
 	struct spans spans;
 	struct timeline *timeline; /* enum curve */
@@ -100,6 +104,10 @@ static inline bytes moment_device(const struct moment *m)
  * bytes in total and more than 1000 blocks.
  */
 int failure_survived(const struct failure *f);
+
+/* The time of the failure that ended the job, if it was before `end_ns`: what frees a block later
+ * is the end of the job. */
+uint64_t device_end_of_job(const struct device *d, uint64_t end_ns);
 
 void device_release(struct device *d);
 

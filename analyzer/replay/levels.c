@@ -4,6 +4,8 @@
 
 #include "attribution/attribution.h"
 #include "replay/accounting.h"
+#include "replay/marks.h"
+#include "replay/peaks.h"
 #include "trace/event.h"
 #include "trace/visit.h"
 
@@ -56,34 +58,6 @@ static void plot_owners(struct device *d)
 		timeline_record(d->owner_timeline, o, levels[o]);
 }
 
-static struct moment moment_of(const struct device *d, struct position at,
-			       const struct mt_record *r)
-{
-	struct moment m = d->now;
-
-	m.at = at;
-	m.time_ns = r->time_ns;
-	m.thread = r->thread;
-	m.stack = r->stack;
-	return m;
-}
-
-static inline void check_allocated(struct device *d, struct position at, const struct mt_record *r)
-{
-	if (d->now.allocated > d->peak.allocated)
-		d->peak = moment_of(d, at, r);
-}
-
-static void check_device(struct device *d, struct position at, const struct mt_record *r)
-{
-	if (d->now.reserved > d->reserved_peak)
-		d->reserved_peak = d->now.reserved;
-	if (moment_device(&d->now) > moment_device(&d->device_peak)) {
-		d->device_peak = moment_of(d, at, r);
-		account_owners(d, d->owners_at_device_peak);
-	}
-}
-
 static void add_peak(bytes *level, bytes *peak, bytes delta)
 {
 	account_add(level, delta);
@@ -129,7 +103,7 @@ static void record_failure(const struct levels_pass *c, struct device *d, struct
 			   const struct mt_record *r, unsigned stack)
 {
 	struct failure f = {
-		.when = moment_of(d, at, r),
+		.when = peaks_moment(d, at, r),
 		.from_runtime = r->kind == MT_DEVICE_FAIL,
 		.stack = r->stack,
 		.requested = r->bytes,
@@ -217,7 +191,7 @@ static int record_other_memory(struct levels_pass *c, struct device *d, struct p
 		note_activity(c, d, r, alloc == r->kind);
 		if (alloc == r->kind)
 			note_alloc(d, r);
-		check_allocated(d, at, r);
+		peaks_check_allocated(d, at, r);
 		timeline_record(d->timeline, CURVE_ALLOCATED, d->now.allocated);
 	}
 	return change & ACCOUNT_OWNERS;
@@ -254,7 +228,7 @@ static void record_other_kinds(struct levels_pass *c, struct device *d, struct p
 		if (!record_other_memory(c, d, at, r))
 			return;
 	}
-	check_device(d, at, r);
+	peaks_check_device(d, at, r);
 	if (d->spans.count) {
 		d->spans.list[d->spans.count - 1].reserved = d->now.reserved;
 		d->spans.list[d->spans.count - 1].device = moment_device(&d->now);
@@ -283,7 +257,7 @@ static void record_tensor(struct levels_pass *c, struct device *d, struct positi
 	note_activity(c, d, r, is_alloc);
 	if (is_alloc) {
 		note_alloc(d, r);
-		check_allocated(d, at, r);
+		peaks_check_allocated(d, at, r);
 	}
 	timeline_record(d->timeline, CURVE_ALLOCATED, d->now.allocated);
 }
@@ -301,6 +275,18 @@ static void record_host(struct host *h, const struct mt_record *r)
 		add_peak(&h->registered, &h->registered_peak, r->bytes);
 	else
 		add_peak(&h->pinned, &h->pinned_peak, r->bytes);
+}
+
+/* A phase whose peak is wanted begins with what is allocated already. */
+static void record_mark(struct levels_pass *c, struct position at, const struct mt_record *r)
+{
+	marks_event(c->replay, c->tables, c->options->phase, r);
+	for (int i = 0; c->options->phase && i < MT_MAX_DEVICES; i++) {
+		if (!c->replay->device[i].seen)
+			continue;
+		peaks_check_allocated(&c->replay->device[i], at, r);
+		peaks_check_device(&c->replay->device[i], at, r);
+	}
 }
 
 static void record_event(struct levels_pass *c, struct position at, const struct mt_record *r)
@@ -322,6 +308,10 @@ static void record_event(struct levels_pass *c, struct position at, const struct
 	}
 	if (r->time_ns > replay->last_time_ns)
 		replay->last_time_ns = r->time_ns;
+	if (event_layer(r->kind) == MT_LAYER_MARK) {
+		record_mark(c, at, r);
+		return;
+	}
 	if (is_host(r)) {
 		replay->host_events++;
 		record_host(&replay->host, r);
@@ -337,6 +327,8 @@ static void record_event(struct levels_pass *c, struct position at, const struct
 		record_tensor(c, d, at, r);
 	else
 		record_other_kinds(c, d, at, r);
+	if (c->options->observer)
+		c->options->observer->event(c->options->observer->context, d, r);
 }
 
 static void on_records(void *context, uint64_t segment, uint64_t first,
@@ -361,7 +353,10 @@ static void on_keyframe_begin(void *context)
 			advance_owners(d, c->replay->last_time_ns);
 		}
 	}
+	marks_gap(c->replay);
 	account_keyframe_begin(&c->account, c->replay);
+	if (c->options->observer)
+		c->options->observer->gap(c->options->observer->context);
 }
 
 static void record_keyframe(struct levels_pass *c, const struct mt_record *r)
@@ -369,7 +364,7 @@ static void record_keyframe(struct levels_pass *c, const struct mt_record *r)
 	unsigned alloc = event_alloc_kind(r->kind), layer = event_layer(r->kind);
 	struct device *d;
 
-	if (!layer || !record_is_valid(r) || layer == MT_LAYER_MAPPED)
+	if (!layer || !record_is_valid(r) || layer == MT_LAYER_MAPPED || layer == MT_LAYER_MARK)
 		return;
 	if (is_host(r)) {
 		record_host(&c->replay->host, r);
@@ -402,8 +397,15 @@ static void record_keyframe(struct levels_pass *c, const struct mt_record *r)
 /* A keyframe restores levels. Its records are no events, so none is counted. */
 static void on_keyframe(void *context, const struct mt_record *records, size_t count)
 {
-	for (size_t i = 0; i < count; i++)
+	const struct levels_pass *c = context;
+	const struct replay_observer *o = c->options->observer;
+
+	marks_keyframe(c->replay, c->tables, c->options->phase, records, count);
+	for (size_t i = 0; i < count; i++) {
 		record_keyframe(context, &records[i]);
+		if (o && event_layer(records[i].kind) && record_is_valid(&records[i]))
+			o->restored(o->context, &records[i]);
+	}
 }
 
 static void on_keyframe_end(void *context, uint64_t segment)
@@ -420,14 +422,17 @@ static void on_keyframe_end(void *context, uint64_t segment)
 		account_keyframe_end(&c->account, d, c->replay->last_time_ns);
 		if (!d->sampled)
 			account_sample(d);
-		check_allocated(d, (struct position){ segment, 0 }, &here);
-		check_device(d, (struct position){ segment, 0 }, &here);
+		peaks_check_allocated(d, (struct position){ segment, 0 }, &here);
+		peaks_check_device(d, (struct position){ segment, 0 }, &here);
 		advance(d, here.time_ns);
 		advance_owners(d, here.time_ns);
 		levels_of(d, levels);
 		for (unsigned k = 0; k < CURVES; k++)
 			timeline_record(d->timeline, k, levels[k]);
 		plot_owners(d);
+		if (c->options->observer)
+			c->options->observer->gap_end(c->options->observer->context, d, i,
+						      here.time_ns);
 	}
 }
 
@@ -456,8 +461,13 @@ void replay_levels(struct replay *r, const struct trace *t, const struct assumpt
 	};
 
 	live_set_init(&c.account.live);
+	for (int i = 0; i < MT_MAX_DEVICES; i++)
+		r->device[i].is_outside = o->phase != NULL;
+	if (o->observer)
+		o->observer->begin(o->observer->context);
 	r->truncated = trace_visit(t, &w) < 0;
 	live_set_release(&c.account.live);
+	marks_end(r);
 	for (int i = 0; i < MT_MAX_DEVICES; i++) {
 		struct device *d = &r->device[i];
 

@@ -24,6 +24,7 @@ struct probe {
 	int device;
 	int failure;                /* index of the failure; -1: the peak */
 	struct lifetimes lifetimes; /* of the live blocks, while they are followed */
+	struct history *history;    /* of the stacks up to here; NULL: the job trains */
 };
 
 struct live_blocks_pass {
@@ -33,6 +34,7 @@ struct live_blocks_pass {
 	struct live_set live;
 	struct probe *probes;
 	size_t probe_count, next;
+	struct history *history[MT_MAX_DEVICES]; /* NULL: no blocks, or the job trains */
 	struct probe *followed[2 * MT_MAX_DEVICES];
 	size_t followed_count;
 	uint64_t followed_until_ns; /* no later allocation is followed */
@@ -40,15 +42,11 @@ struct live_blocks_pass {
 	int quiet;                  /* nothing was allocated since the last probe */
 };
 
-/* Is it a block of the device: of PyTorch's allocator, or of the calls that count as it? */
+/* Is it a live block of the device? */
 static int is_tensor(const struct live_blocks_pass *b, const struct mt_record *r, int device)
 {
-	if (!r->kind || r->device != device)
-		return 0;
-	if (!b->replay->device[device].counted_from_runtime)
-		return r->kind == MT_TENSOR_ALLOC;
-	return account_is_segment_kind(r->kind) &&
-	       tables_stack_flags(b->tables, r->stack) & STACK_PYTORCH;
+	return r->kind && r->device == device &&
+	       account_is_block(&b->replay->device[device], b->tables, r);
 }
 
 static int by_address(const void *a, const void *b)
@@ -58,11 +56,9 @@ static int by_address(const void *a, const void *b)
 	return x->address < y->address ? -1 : x->address > y->address;
 }
 
-/* Is it a segment of the caching allocator, or a mapped part of an expandable one? */
 static int is_segment(const struct live_blocks_pass *b, const struct mt_record *r, int device)
 {
-	return event_is_segment(r->kind) && r->device == device &&
-	       tables_stack_flags(b->tables, r->stack) & STACK_PYTORCH;
+	return r->device == device && account_is_segment(&b->replay->device[device], b->tables, r);
 }
 
 /* The live segments or the live blocks, by address. The caller frees them. */
@@ -86,9 +82,7 @@ static struct mt_record *collect(const struct live_blocks_pass *b, int device, i
 	return found;
 }
 
-/* Adjacent mapped ranges are one segment, since a block may lie across them. Memory of cudaMalloc
- * is a segment by itself. Returns how many are left. */
-static size_t merge_mapped(struct mt_record *segment, size_t count)
+size_t live_blocks_merge_mapped(struct mt_record *segment, size_t count)
 {
 	size_t kept = 0;
 
@@ -96,6 +90,7 @@ static size_t merge_mapped(struct mt_record *segment, size_t count)
 		struct mt_record *last = kept ? &segment[kept - 1] : NULL;
 
 		if (last && last->kind == MT_MAP && segment[i].kind == MT_MAP &&
+		    last->device == segment[i].device &&
 		    last->address + (uint64_t)last->bytes == segment[i].address)
 			last->bytes = bytes_add(last->bytes, segment[i].bytes);
 		else
@@ -117,7 +112,7 @@ static bytes largest_free(const struct live_blocks_pass *b, int device, bytes re
 	if (b->replay->device[device].counted_from_runtime)
 		return -1;
 	segment = collect(b, device, 1, &segments);
-	segments = merge_mapped(segment, segments);
+	segments = live_blocks_merge_mapped(segment, segments);
 	block = collect(b, device, 0, &blocks);
 	for (size_t i = 0; i < segments; i++) {
 		uint64_t at = segment[i].address, end = at + (uint64_t)segment[i].bytes, gap;
@@ -153,33 +148,27 @@ static void collect_lifetimes(const struct live_blocks_pass *b, struct lifetimes
 	lifetimes_sort(l);
 }
 
-/* The time of the failure that ended the job, if it was before `end_ns`: what frees a block later
- * is the end of the job. */
-static uint64_t end_of_job(const struct device *d, uint64_t end_ns)
-{
-	const struct failure *last = d->failure_count ? &d->failures[d->failure_count - 1] : NULL;
-
-	return last && !failure_survived(last) && last->when.time_ns < end_ns ? last->when.time_ns
-									      : end_ns;
-}
-
 /* Classifies the blocks of a probe and takes their snapshot. */
 static void probe_finish(struct live_blocks_pass *b, struct probe *s, uint64_t end_ns)
 {
 	struct device *d = &b->replay->device[s->device];
 	struct snapshot *to = &d->at_peak;
 	uint64_t at_ns = d->peak.time_ns;
+	struct failed_request request = { .stack = MT_NO_STACK };
 
 	if (s->failure >= 0 && !d->failures)
 		BUG("a probe of a failure that is not in the list");
 	if (s->failure >= 0) {
+		request.stack = d->failures[s->failure].stack;
+		request.bytes = d->failures[s->failure].requested;
 		to = &d->failures[s->failure].live;
 		at_ns = d->failures[s->failure].when.time_ns;
 	}
 	classify(&s->lifetimes, &(struct block_setting){ .spans = &d->spans,
 							 .tables = b->tables,
-							 .end_ns = end_of_job(d, end_ns),
+							 .end_ns = device_end_of_job(d, end_ns),
 							 .outlived = d->outlived });
+	inference_find_categories(&s->lifetimes, s->history, &d->spans, b->tables);
 	for (size_t i = 0; i < s->lifetimes.count; i++) {
 		struct lifetime *l = &s->lifetimes.list[i];
 
@@ -188,10 +177,11 @@ static void probe_finish(struct live_blocks_pass *b, struct probe *s, uint64_t e
 			l->origin = backward_origin(&d->backward, &l->alloc);
 	}
 	*to = snapshot_of(&s->lifetimes, b->tables);
-	to->duplicates = duplicates_live(&s->lifetimes, &d->spans, b->tables, at_ns);
-	to->passes =
-		passes_live(&s->lifetimes, &d->spans, b->tables,
-			    s->failure < 0 ? MT_NO_STACK : d->failures[s->failure].stack, at_ns);
+	to->duplicates = duplicates_live(&s->lifetimes, &d->spans, b->tables, &request, at_ns);
+	to->passes = passes_live(&s->lifetimes, &d->spans, b->tables, request.stack, at_ns);
+	to->inference = inference_live(&s->lifetimes, s->history, &d->spans, b->tables);
+	history_free(s->history);
+	s->history = NULL;
 	if (s->failure < 0 && b->options->keep_peak_blocks)
 		d->peak_blocks = s->lifetimes;
 	else
@@ -204,6 +194,8 @@ static void probe_take(struct live_blocks_pass *b, struct probe *s)
 	int is_last = s->failure == (int)d->failure_count - 1;
 
 	collect_lifetimes(b, &s->lifetimes, s->device);
+	if (b->history[s->device])
+		s->history = history_copy(b->history[s->device]);
 	if (s->failure >= 0)
 		d->failures[s->failure].largest_free =
 			largest_free(b, s->device, d->failures[s->failure].when.reserved);
@@ -229,6 +221,8 @@ static inline void freed(const struct live_blocks_pass *b, const struct mt_recor
 {
 	const unsigned char *threads = b->tables->thread_flags;
 
+	if (was->kind == MT_TENSOR_ALLOC && was->device < MT_MAX_DEVICES && b->history[was->device])
+		history_take(b->history[was->device], was);
 	if (threads[was->thread] & THREAD_AUTOGRAD && !(threads[by->thread] & THREAD_AUTOGRAD) &&
 	    was->device < MT_MAX_DEVICES)
 		account_add(&b->replay->device[was->device].outlived, -by->bytes);
@@ -272,6 +266,9 @@ static void apply(struct live_blocks_pass *b, const struct mt_record *r, size_t 
 		} else if (alloc == r[i].kind) {
 			b->replay->allocs_twice += !live_set_add(&b->live, &r[i]);
 			b->quiet = 0;
+			if (r[i].kind == MT_TENSOR_ALLOC && r[i].device < MT_MAX_DEVICES &&
+			    b->history[r[i].device])
+				history_add(b->history[r[i].device], &r[i]);
 			note_backward(b, &r[i], NULL);
 		} else if (!live_set_take(&b->live, alloc, r[i].address, &was)) {
 			b->replay->frees_unknown++;
@@ -400,6 +397,9 @@ void replay_live_blocks(struct replay *r, const struct trace *t, const struct re
 		backward_init(&r->device[i].backward, &t->tables, (bytes)t->header.stack_min);
 	for (size_t i = 0; i < ARRAY_SIZE(t->tables.thread_flags); i++)
 		b.has_autograd |= t->tables.thread_flags[i] & THREAD_AUTOGRAD;
+	for (int i = 0; i < MT_MAX_DEVICES && !b.has_autograd; i++)
+		if (r->device[i].seen)
+			b.history[i] = history_new(t->tables.stack_count);
 	plan_probes(&b);
 	r->truncated |= trace_visit(t, &w) < 0;
 	for (int i = 0; i < MT_MAX_DEVICES; i++) {
@@ -414,6 +414,8 @@ void replay_live_blocks(struct replay *r, const struct trace *t, const struct re
 	}
 	for (size_t i = 0; i < b.followed_count; i++)
 		probe_finish(&b, b.followed[i], r->last_time_ns);
+	for (int i = 0; i < MT_MAX_DEVICES; i++)
+		history_free(b.history[i]);
 	live_set_release(&b.live);
 	free(b.probes);
 }

@@ -90,5 +90,6 @@ void replay_release(struct replay *r)
 {
 	for (int i = 0; i < MT_MAX_DEVICES; i++)
 		device_release(&r->device[i]);
+	marks_release(&r->marks);
 	*r = (struct replay){ 0 };
 }

@@ -10,6 +10,7 @@
 #define MEMTRACE_REPLAY_H
 
 #include "replay/device.h"
+#include "replay/marks.h"
 #include "trace/trace.h"
 
 /* Host memory of the process: the pinned and the registered bytes at present, and their peaks. */
@@ -20,6 +21,7 @@ struct host {
 struct replay {
 	struct device device[MT_MAX_DEVICES];
 	struct host host;
+	struct marks marks;
 	uint64_t host_events;
 	uint64_t last_time_ns;
 	uint64_t given_up;  /* records in gaps: the recorder reused their space */
@@ -30,11 +32,29 @@ struct replay {
 	int truncated; /* the file ended early while it was read */
 };
 
+/*
+ * Sees the events of the devices as the first pass meets them, in order. That pass may begin again:
+ * `begin` is called first each time. Every function must be set.
+ */
+struct replay_observer {
+	void *context;
+	void (*begin)(void *context);
+	/* The levels of `d` are those after the event. */
+	void (*event)(void *context, const struct device *d, const struct mt_record *r);
+	/* Records are lost here; `restored` names what is live behind the gap, `gap_end` its levels
+	 * device by device. */
+	void (*gap)(void *context);
+	void (*restored)(void *context, const struct mt_record *r);
+	void (*gap_end)(void *context, const struct device *d, int device, uint64_t time_ns);
+};
+
 struct replay_options {
-	int keep_live;                                /* fill in device.live */
+	const char *phase; /* the peaks are those of a phase that the job named; NULL: of the job */
+	int keep_live;     /* fill in device.live */
 	int keep_peak_blocks;                         /* fill in device.peak_blocks */
 	void (*progress)(void *context, double part); /* 0 to 1; NULL: none */
 	void *context;
+	const struct replay_observer *observer; /* NULL: none */
 };
 
 /* Attributes the trace first, see attribution.h. */

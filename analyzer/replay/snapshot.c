@@ -103,7 +103,17 @@ struct snapshot snapshot_of(const struct lifetimes *l, const struct tables *t)
 		s.bytes = bytes_add(s.bytes, x->alloc.bytes);
 		s.by_category[x->category] = bytes_add(s.by_category[x->category], x->alloc.bytes);
 		s.blocks++;
+		if (x->category == CATEGORY_PARAMETERS)
+			size_counts_add(&s.parameters, x->alloc.bytes);
 	}
 	take_groups(&s, all);
+	size_counts_sort(&s.parameters);
 	return s;
+}
+
+void snapshot_release(struct snapshot *s)
+{
+	free(s->groups);
+	size_counts_release(&s->parameters);
+	*s = (struct snapshot){ 0 };
 }

@@ -3,9 +3,11 @@
 #define MEMTRACE_SNAPSHOT_H
 
 #include "attribution/duplicates.h"
+#include "inference/live_inference.h"
 #include "attribution/lifetime.h"
 #include "attribution/passes.h"
 #include "trace/tables.h"
+#include "util/size_counts.h"
 
 /*
  * Live blocks with the same stack and category. Two stacks that differ only outside of the model
@@ -28,12 +30,15 @@ struct snapshot {
 	bytes bytes;
 	uint64_t blocks;
 	bytes by_category[CATEGORIES];
+	struct size_counts parameters; /* the sizes of its parameters */
 	struct live_passes passes;
 	struct duplicates duplicates;
+	struct live_inference inference;
 };
 
-/* `l` is classified, `t` attributed. The caller frees the groups. `passes`
- * and `duplicates` are left empty. */
+/* `l` is classified, `t` attributed. The caller releases the result. `passes`,
+ * `duplicates` and `inference` are left empty. */
 struct snapshot snapshot_of(const struct lifetimes *l, const struct tables *t);
+void snapshot_release(struct snapshot *s);
 
 #endif

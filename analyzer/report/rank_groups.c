@@ -6,10 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FAR 5                    /* an outlier differs by more than this many median deviations */
-#define FEWEST 3                 /* smaller groups have no outliers */
-#define ALIKE 100                /* sizes are equal if they differ by less than 1/ALIKE */
-#define SMALL (INT64_C(2) << 20) /* sizes are equal if they differ by one segment */
+#define FEWEST 3 /* smaller groups have no outliers */
 /* A header with more ranks is damaged: the ranks beyond are not missing. */
 #define LARGEST_WORLD (1 << 17)
 
@@ -82,13 +79,13 @@ static int is_near(uint64_t a, uint64_t b, uint64_t slack)
 {
 	uint64_t larger = a > b ? a : b, smaller = a > b ? b : a;
 
-	return larger - smaller <= larger / ALIKE + slack;
+	return larger - smaller <= larger / BYTES_ALIKE + slack;
 }
 
 /* Did two ranks allocate as often, and need the same? */
 static int is_alike(const struct rank *a, const struct rank *b)
 {
-	return is_near((uint64_t)a->peak_allocated, (uint64_t)b->peak_allocated, SMALL) &&
+	return is_near((uint64_t)a->peak_allocated, (uint64_t)b->peak_allocated, BYTES_SMALL) &&
 	       is_near(a->tensor_allocs, b->tensor_allocs, 16);
 }
 
@@ -141,11 +138,6 @@ static void make_groups(struct ranks *ranks, const struct report *r)
 	}
 }
 
-static bytes distance(bytes a, bytes b)
-{
-	return a > b ? a - b : b - a;
-}
-
 static uint32_t last_step(const struct rank *r)
 {
 	return r->step_count ? r->steps[r->step_count - 1].step : 0;
@@ -164,7 +156,7 @@ static void summarize_group(struct rank_group *g, const struct report *r)
 			g->most = values[g->count - 1];
 		}
 		for (size_t i = 0; i < g->count; i++)
-			values[i] = distance(values[i], g->median[m]);
+			values[i] = bytes_distance(values[i], g->median[m]);
 		g->deviation[m] = bytes_median(values, g->count);
 	}
 	g->worst = g->ranks[0];
@@ -175,14 +167,6 @@ static void summarize_group(struct rank_group *g, const struct report *r)
 	}
 	g->last_step = (uint32_t)bytes_median(values, g->count);
 	free(values);
-}
-
-/* Small differences do not count, however small the spread of the group is. */
-static int is_far(bytes value, bytes middle, bytes deviation)
-{
-	bytes off = distance(value, middle);
-
-	return off / FAR > deviation && off > middle / ALIKE && off > SMALL;
 }
 
 /* The peak up to a step: a rank that died early is compared with the others up to the same step. */
@@ -228,7 +212,7 @@ static struct outlier compare(const struct report *r, const struct rank_group *g
 		values[i] = peak_until(&r->ranks[g->ranks[i]], last_step(x));
 	o.median = bytes_median(values, g->count);
 	for (size_t i = 0; i < g->count; i++)
-		values[i] = distance(values[i], o.median);
+		values[i] = bytes_distance(values[i], o.median);
 	o.deviation = bytes_median(values, g->count);
 	free(values);
 	return o;
@@ -252,7 +236,7 @@ static uint32_t off_since(const struct report *r, const struct rank_group *g,
 			if (peak >= 0)
 				values[n++] = peak;
 		}
-		if (is_far(x->steps[s].peak, bytes_median(values, n), o->deviation))
+		if (bytes_is_far(x->steps[s].peak, bytes_median(values, n), o->deviation))
 			found = step;
 	}
 	free(values);
@@ -279,8 +263,9 @@ static void find_outliers(struct ranks *ranks, const struct report *r, const str
 		for (enum level m = 0; m < LEVELS; m++) {
 			struct outlier o = compare(r, g, g->ranks[i], m);
 
-			if (is_far(o.value, o.median, o.deviation) &&
-			    distance(o.value, o.median) > distance(most.value, most.median))
+			if (bytes_is_far(o.value, o.median, o.deviation) &&
+			    bytes_distance(o.value, o.median) >
+				    bytes_distance(most.value, most.median))
 				most = o;
 		}
 		if (most.value != most.median)
@@ -299,7 +284,7 @@ static void find_singletons(struct ranks *ranks, const struct report *r)
 		const struct rank_group *g = &ranks->groups[i];
 		struct outlier o = compare(r, most, g->ranks[0], LEVEL_ALLOCATED);
 
-		if (g->count == 1 && is_far(o.value, o.median, o.deviation))
+		if (g->count == 1 && bytes_is_far(o.value, o.median, o.deviation))
 			add_outlier(ranks, r, most, o);
 	}
 }
@@ -307,7 +292,7 @@ static void find_singletons(struct ranks *ranks, const struct report *r)
 static int by_difference(const void *a, const void *b)
 {
 	const struct outlier *x = a, *y = b;
-	bytes p = distance(x->value, x->median), q = distance(y->value, y->median);
+	bytes p = bytes_distance(x->value, x->median), q = bytes_distance(y->value, y->median);
 
 	if (p != q)
 		return ORDER(q, p);

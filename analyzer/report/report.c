@@ -62,6 +62,7 @@ static void live_release(struct rank *r)
 
 void rank_reduce(struct rank *r, size_t stacks)
 {
+	r->stacks.left_out += r->stacks.count > stacks ? r->stacks.count - stacks : 0;
 	stacks_cut(&r->stacks, stacks);
 	r->stacks.rows = xrealloc(r->stacks.rows, r->stacks.count + 1, sizeof(*r->stacks.rows));
 	for (size_t i = 0; i < r->oom_count; i++)
@@ -91,9 +92,12 @@ static void rank_release(struct rank *r)
 	free(r->steps);
 	free(r->phases);
 	free(r->spans);
+	free(r->named);
+	free(r->moments);
 	free(r->owners);
 	free(r->metrics);
 	free(r->leak_label);
+	free(r->left_label);
 	free(r->repeat_label);
 	free(r->pinned_label);
 	free(r->comms);
@@ -180,4 +184,15 @@ int report_ordinals_differ(const struct report *r)
 				return 1;
 		}
 	return 0;
+}
+
+void named_add_path(const struct named_row *row, struct buf *out)
+{
+	const struct named_row *path[NAMED_DEPTH];
+	size_t depth = 0;
+
+	for (; row && depth < NAMED_DEPTH; row = row->within)
+		path[depth++] = row;
+	while (depth--)
+		buf_addf(out, "%s%s", path[depth]->name, depth ? " / " : "");
 }

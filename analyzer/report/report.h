@@ -10,6 +10,7 @@
 #include "attribution/category.h"
 #include "util/err.h"
 #include "attribution/owner.h"
+#include "util/buf.h"
 #include "util/util.h"
 
 struct diagnosis;
@@ -38,9 +39,26 @@ struct stack_row {
 
 struct stacks {
 	struct stack_row *rows; /* largest first */
-	size_t count;
+	size_t count, left_out; /* left_out: smaller ones that a record does not have */
 	bytes bytes;
 	uint64_t blocks;
+};
+
+/* A phase that the job named. */
+struct named_row {
+	const char *name;
+	const struct named_row *within; /* NULL: in none */
+	uint64_t times;
+	double first_s;
+	bytes peak; /* most allocated while it was open */
+};
+#define NAMED_DEPTH 64 /* names of a path that are shown */
+
+/* A moment that the job named, with the level then and the most since the one before. */
+struct moment_row {
+	const char *name;
+	double time_s;
+	bytes allocated, peak;
 };
 
 /* A point in time. */
@@ -48,10 +66,11 @@ struct point {
 	int unrecorded; /* only the running counters know its bytes; the trace lacks the moment */
 	double time_s;
 	bytes allocated, reserved, other, untracked;
-	uint32_t step;     /* 0 unknown */
-	const char *phase; /* of phase.def */
-	const char *part;  /* of the phase, or NULL */
-	char *thread;      /* its name, or NULL */
+	uint32_t step;                 /* 0 unknown */
+	const char *phase;             /* of phase.def */
+	const char *part;              /* of the phase, or NULL */
+	char *thread;                  /* its name, or NULL */
+	const struct named_row *named; /* the innermost phase that the job named; NULL: none */
 	/* Adds up to `allocated`; of the peak and of failures only. */
 	bytes by_category[CATEGORIES];
 };
@@ -142,6 +161,7 @@ struct rank {
 	struct version *versions;
 	size_t version_count;
 	int simulated;
+	int imported; /* from another tool, which does not tell the end nor the device's peak */
 	int64_t start_realtime_ns;
 	double duration_s;
 	enum end end;
@@ -170,6 +190,14 @@ struct rank {
 	struct phase_row *phases; /* those of the trace, in the order of phase.def */
 	size_t phase_count;
 
+	struct named_row *named; /* each behind the phase it is within */
+	size_t named_count;
+	struct moment_row *moments;
+	size_t moment_count;
+	uint64_t named_left_out; /* phases and moments beyond what is kept */
+	int steps_marked;        /* the job said itself where its steps begin */
+	char *asked_phase; /* the peaks are those while this phase was open; NULL: of the job */
+
 	struct oom *ooms;
 	size_t oom_count;
 	uint64_t ooms_seen; /* at least oom_count: not all are kept */
@@ -193,7 +221,7 @@ struct rank {
 
 	struct metrics *metrics; /* NULL: the device was not used */
 	/* Labels of the stacks that the metrics name, or NULL. */
-	char *leak_label, *repeat_label, *pinned_label;
+	char *leak_label, *left_label, *repeat_label, *pinned_label;
 
 	char **pool; /* the texts above that are not released one by one */
 	size_t pool_count, pool_room;
@@ -233,6 +261,8 @@ const struct rank *report_worst(const struct report *r);
 int rank_shares_gpu(const struct rank *a, const struct rank *b);
 /* Do two ranks of a host have one ordinal for two GPUs, since each sees only its own? */
 int report_ordinals_differ(const struct report *r);
+/* "outer / inner", in the order in which they began. */
+void named_add_path(const struct named_row *row, struct buf *out);
 /* The failed allocation that ended the process, or the last one, or NULL. */
 const struct oom *rank_oom(const struct rank *r);
 

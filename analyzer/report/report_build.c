@@ -3,6 +3,7 @@
 #include "attribution/stack_text.h"
 #include "report/report_metrics.h"
 #include "report/report_owners.h"
+#include "report/report_marks.h"
 #include "report/report_steps.h"
 #include "report/report_warnings.h"
 #include "util/buf.h"
@@ -25,7 +26,7 @@ struct builder {
 	const struct device *device;
 	struct rank *rank;
 	const char **stack_texts;   /* made so far, by stack */
-	const char **thread_stacks; /* the same for blocks without frames */
+	const char **thread_stacks; /* the same for blocks without frames, by thread */
 	size_t stack_text;
 	const struct metrics *metrics; /* of all devices */
 };
@@ -60,18 +61,21 @@ static char *thread_name(struct builder *b, uint32_t thread)
 
 static const char *thread_stack_of(struct builder *b, uint16_t thread)
 {
-	struct str name = tables_thread(&b->trace->tables, thread).name;
+	const struct tables *t = &b->trace->tables;
+	struct str name = tables_thread(t, thread).name;
 	struct buf text = { 0 };
+	/* Threads that the trace does not describe have one text. */
+	const char **known = &b->thread_stacks[thread < t->thread_count ? thread : t->thread_count];
 
-	if (b->thread_stacks[thread])
-		return b->thread_stacks[thread];
+	if (*known)
+		return *known;
 	buf_puts(&text, "(no Python stack");
 	if (name.length) {
 		buf_puts(&text, ", thread ");
 		buf_add_clean(&text, name);
 	}
 	buf_puts(&text, ")");
-	return b->thread_stacks[thread] = keep_stack(b->rank, buf_take(&text));
+	return *known = keep_stack(b->rank, buf_take(&text));
 }
 
 /* The text of a stack, or of blocks without frames the thread that made them. */
@@ -256,7 +260,7 @@ static void add_peaks(struct builder *b, const struct device *d, const struct mt
 	r->peak_allocated = d->peak.allocated;
 	r->peak_reserved = d->reserved_peak;
 	r->peak_device = moment_device(&d->device_peak);
-	if (incomplete) {
+	if (incomplete && !b->replay->marks.wanted) {
 		r->peak_allocated = larger_of(r->peak_allocated, counter(running->allocated_peak));
 		r->peak_reserved = larger_of(r->peak_reserved, counter(running->reserved_peak));
 		r->peak_device = larger_of(r->peak_device, counter(running->device_peak));
@@ -303,16 +307,16 @@ static void add_peak_blocks(struct builder *b, const struct lifetimes *l)
 /* The command line, quoted for a shell. */
 static char *command_of(struct rank *r, const struct tables *t)
 {
-	const struct meta *argv = tables_meta(t, MT_META_ARGV);
+	struct str argv = tables_argv(t);
 	struct buf b = { 0 }, safe = { 0 };
 	size_t i = 0, n;
 
-	if (!argv || !argv->value.length)
+	if (!argv.length)
 		return NULL;
-	for (; i < argv->value.length; i += n + 1) {
-		const char *word = argv->value.at + i;
+	for (; i < argv.length; i += n + 1) {
+		const char *word = argv.at + i;
 
-		n = strnlen(word, argv->value.length - i);
+		n = strnlen(word, argv.length - i);
 		if (i)
 			buf_puts(&b, " ");
 		shell_add_word(&b, (struct str){ word, n });
@@ -384,19 +388,14 @@ static enum end end_of(const struct trace *t, const struct replay *p)
 	return failed_for_memory(p) ? END_OOM : END_KILLED;
 }
 
-static int number_or_none(int32_t n)
-{
-	return n < 0 ? NO_RANK : n;
-}
-
 static struct rank start_rank(const struct trace *t, const struct replay *p, int device)
 {
 	const struct mt_header *h = &t->header;
 	struct rank r = {
-		.rank = number_or_none(h->rank),
-		.local_rank = number_or_none(h->local_rank),
-		.world_size = number_or_none(h->world_size),
-		.restart_count = number_or_none(h->restart_count),
+		.rank = h->rank < 0 ? NO_RANK : h->rank,
+		.local_rank = h->local_rank < 0 ? NO_RANK : h->local_rank,
+		.world_size = h->world_size < 0 ? NO_RANK : h->world_size,
+		.restart_count = h->restart_count < 0 ? NO_RANK : h->restart_count,
 		.node = h->rank >= 0 && h->local_world_size > 0 ? h->rank / h->local_world_size
 								: NO_RANK,
 		.device = device,
@@ -407,9 +406,12 @@ static struct rank start_rank(const struct trace *t, const struct replay *p, int
 		.ended = h->state == MT_STATE_ENDED,
 		.exit_status = h->exit_status,
 		.end = end_of(t, p),
+		.imported = tables_meta(&t->tables, MT_META_NOTE "import") != NULL,
 	};
 	uint64_t end = r.ended && h->end_ns > p->last_time_ns ? h->end_ns : p->last_time_ns;
 
+	if (r.imported && r.end == END_EXIT)
+		r.end = END_UNKNOWN;
 	r.duration_s = (double)end / 1e9;
 	r.trace = keep(&r, xstrdup(t->path));
 	r.host = clean(&r, (struct str){ h->host, strlen(h->host) });
@@ -430,7 +432,7 @@ static void add_device(struct report *report, struct builder *b, int ordinal, in
 	b->rank = &r;
 	b->device = d;
 	b->stack_texts = xcalloc(b->trace->tables.stack_count, sizeof(*b->stack_texts));
-	b->thread_stacks = xcalloc(MT_NO_THREAD + 1, sizeof(*b->thread_stacks));
+	b->thread_stacks = xcalloc(b->trace->tables.thread_count + 1, sizeof(*b->thread_stacks));
 	b->stack_text = 0;
 	r.total = d->total                        ? d->total
 		  : counter(running->total_bytes) ? counter(running->total_bytes)
@@ -456,6 +458,7 @@ static void add_device(struct report *report, struct builder *b, int ordinal, in
 	r.host_pinned_peak = b->replay->host.pinned_peak;
 	r.host_registered_peak = b->replay->host.registered_peak;
 	add_ooms(b, d);
+	report_add_marks(&r, b->trace, b->replay, ordinal);
 	if (d->seen)
 		report_keep_metrics(&r, &b->metrics[ordinal], &b->trace->tables);
 	if (d->timeline)

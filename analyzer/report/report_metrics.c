@@ -22,7 +22,7 @@ static char *label_of_stack(const struct tables *t, uint32_t stack)
 #define MAX_BYTES (INT64_C(1) << 42)
 #define MAX_COUNT (INT64_C(1) << 16)
 
-static void clamp(struct metrics *m)
+void report_clamp_metrics(struct metrics *m)
 {
 	for (size_t i = 0; i < metric_count; i++) {
 		int64_t most = metric_rows[i].unit == UNIT_BYTES ? MAX_BYTES : MAX_COUNT;
@@ -37,11 +37,12 @@ void report_keep_metrics(struct rank *r, const struct metrics *m, const struct t
 {
 	r->metrics = xcalloc(1, sizeof(*r->metrics));
 	*r->metrics = *m;
-	clamp(r->metrics);
+	report_clamp_metrics(r->metrics);
 	r->metrics->killed = r->end == END_KILLED && !m->failed;
 	/* A failed allocation does not count as the end if the job exited in order. */
 	r->metrics->died = m->died && r->end != END_EXIT;
 	r->leak_label = label_of_stack(t, m->leak_stack);
+	r->left_label = label_of_stack(t, m->left_stack);
 	r->repeat_label = label_of_stack(t, m->repeat_stack);
 	r->pinned_label = label_of_stack(t, m->pinned_stack);
 }

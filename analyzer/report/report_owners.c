@@ -25,8 +25,7 @@ void report_add_owners(struct rank *r, const struct device *d, bytes beyond)
 		struct owner_row row = {
 			.key = owner_key(o),
 			.title = owner_title(o),
-			.is_always_listed =
-				o == OWNER_PYTORCH || o == OWNER_CONTEXT || o == OWNER_UNEXPLAINED,
+			.is_always_listed = owner_is_always_listed(o),
 			.at_peak =
 				d->owners_at_device_peak[o] + (o == OWNER_UNEXPLAINED ? beyond : 0),
 		};

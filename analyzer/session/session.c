@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "config/derive.h"
+#include "record/record_lines.h"
 #include "replay/replay.h"
 #include "report/report_build.h"
 #include "session/trace_config.h"
@@ -20,11 +21,13 @@ struct reading {
 	const struct session_options *options;
 	struct report *report;
 	size_t next, done;  /* files */
+	size_t devices;     /* that were read */
 	struct err *errors; /* of each file; empty: it was read */
 };
 
 /* A declaration that cannot be read to its end counts as far as it was read. */
-static void add_loaded_trace(struct report *r, struct trace *t, const struct replay_options *o)
+static void add_loaded_trace(struct report *r, struct trace *t, const struct replay_options *o,
+			     const struct session_options *options)
 {
 	struct err ignored = { 0 };
 	struct config c;
@@ -32,6 +35,8 @@ static void add_loaded_trace(struct report *r, struct trace *t, const struct rep
 	config_init(&c);
 	trace_config_read(&c, t, &ignored);
 	report_add(r, t, &c, o);
+	if (options->on_devices)
+		options->on_devices(options->context, r, &c);
 	config_release(&c);
 }
 
@@ -40,6 +45,7 @@ static int add_trace(struct report *r, const char *path, size_t file,
 		     const struct session_options *o, int shows_progress, struct err *e)
 {
 	struct replay_options replay = {
+		.phase = o->phase,
 		.keep_live = o->keep_live,
 		.keep_peak_blocks = o->keep_peak_blocks,
 		.progress = shows_progress ? o->progress : NULL,
@@ -50,7 +56,7 @@ static int add_trace(struct report *r, const char *path, size_t file,
 	if (!status && (o->rank == NO_RANK || t.header.rank == o->rank)) {
 		status = trace_load(&t, e);
 		if (!status)
-			add_loaded_trace(r, &t, &replay);
+			add_loaded_trace(r, &t, &replay, o);
 		if (!status && o->on_trace)
 			status = o->on_trace(o->context, file, &t, e);
 	}
@@ -86,11 +92,19 @@ static void *read_files(void *context)
 
 		pthread_mutex_unlock(&c->lock);
 		add_trace(&own, c->files->paths[i], i, c->options, count == 1, &c->errors[i]);
-		if (reduces)
+		if (reduces && !c->options->on_devices)
 			for (size_t k = 0; k < own.count; k++)
 				rank_reduce(&own.ranks[k], SESSION_REDUCED_STACKS);
+		if (c->options->on_devices) {
+			size_t devices = own.count;
+
+			report_release(&own);
+			own.count = devices;
+		}
 		pthread_mutex_lock(&c->lock);
-		move_ranks(c->report, &own);
+		c->devices += own.count;
+		if (!c->options->on_devices)
+			move_ranks(c->report, &own);
 		c->done++;
 		if (c->options->progress && count > 1)
 			c->options->progress(NULL, (double)c->done / (double)count);
@@ -108,11 +122,19 @@ static size_t threads_for(size_t files)
 	return n < files ? n : files;
 }
 
+static int needs_traces(const char *path, struct err *e)
+{
+	return err_set(e, "%s has records, and this needs the traces themselves", path);
+}
+
 int session_find(struct session *s, char *const *arguments, size_t count, const char *run,
 		 struct buf *notes, struct err *e)
 {
 	*s = (struct session){ 0 };
 	config_init(&s->config);
+	for (size_t i = 0; i < count; i++)
+		if (path_is_records(arguments[i]))
+			return needs_traces(arguments[i], e);
 	return trace_files_find(&s->files, arguments, count, run, notes, e);
 }
 
@@ -146,7 +168,7 @@ int session_read(struct session *s, const struct session_options *o, struct buf 
 	}
 	free(c.errors);
 	report_sort(&s->report);
-	if (!status && !s->report.count)
+	if (!status && !c.devices)
 		status = o->rank == NO_RANK
 				 ? err_set(e, "none of the traces can be read")
 				 : err_set(e, "there is no trace of rank %d here", o->rank);
@@ -178,17 +200,17 @@ static void restore_worst(struct session *s, const struct session_options *o)
 
 static void keep_argv(struct session *s, const struct tables *t)
 {
-	const struct meta *m = tables_meta(t, MT_META_ARGV);
+	struct str words = tables_argv(t);
 	size_t room = 0, n;
 
-	s->command = xcalloc(m ? m->value.length + 1 : 1, sizeof(*s->command));
-	for (size_t at = 0; m && at < m->value.length; at += n + 1) {
+	s->command = xcalloc(words.length + 1, sizeof(*s->command));
+	for (size_t at = 0; at < words.length; at += n + 1) {
 		struct buf word = { 0 };
 
-		n = strnlen(m->value.at + at, m->value.length - at);
-		buf_add_clean(&word, (struct str){ m->value.at + at, n });
+		n = strnlen(words.at + at, words.length - at);
+		buf_add_clean(&word, (struct str){ words.at + at, n });
 		s->argv = grow(s->argv, s->argv_count, &room, sizeof(*s->argv));
-		s->command[s->argv_count] = xasprintf("%.*s", (int)n, m->value.at + at);
+		s->command[s->argv_count] = xasprintf("%.*s", (int)n, words.at + at);
 		s->argv[s->argv_count++] = buf_take(&word);
 	}
 }
@@ -217,9 +239,63 @@ static void read_config(struct session *s)
 	trace_release(&t);
 }
 
+/* The records that are read, and the configuration of the one that is shown in detail: all ranks
+ * declare the same. */
+struct record_reading {
+	struct session *session;
+	const char *run; /* NULL: all */
+};
+
+static int take_record(void *context, const json_t *record, struct str line, struct err *e)
+{
+	struct record_reading *c = context;
+	struct report *r = &c->session->report;
+	const char *run = json_string_value(json_object_get(record, "run"));
+	struct err ignored = { 0 };
+
+	(void)line;
+	if (c->run && (!run || strcmp(run, c->run)))
+		return 0;
+	if (record_add(r, record, e) < 0)
+		return -1;
+	if (!c->session->has_config)
+		c->session->has_config = record_config(&c->session->config, record, &ignored) == 0;
+	if (r->count > SESSION_MAX_WHOLE)
+		rank_reduce(&r->ranks[r->count - 1], SESSION_REDUCED_STACKS);
+	return 0;
+}
+
+static int load_records(struct session *s, char *const *arguments, size_t count,
+			const struct session_options *o, struct buf *notes, struct err *e)
+{
+	struct record_reading c = { .session = s, .run = o->run };
+	struct err ignored = { 0 };
+
+	*s = (struct session){ 0 };
+	config_init(&s->config);
+	if (o->on_trace || o->keep_live || o->keep_peak_blocks)
+		return needs_traces(arguments[0], e);
+	for (size_t i = 0; i < count; i++) {
+		if (!path_is_records(arguments[i]))
+			return err_set(e, "%s has records and %s has none: name one kind",
+				       arguments[0], arguments[i]);
+		if (record_each(arguments[i], take_record, &c, notes, e) < 0)
+			return -1;
+	}
+	if (!s->report.count)
+		return err_set(e, "%s: there are no records%s%s here", arguments[0],
+			       o->run ? " of run " : "", o->run ? o->run : "");
+	s->has_config = s->has_config && config_derive(&s->config, &ignored) == 0;
+	report_sort(&s->report);
+	ranks_relate(&s->report, s->has_config ? &s->config : NULL);
+	return 0;
+}
+
 int session_load(struct session *s, char *const *arguments, size_t count,
 		 const struct session_options *o, struct buf *notes, struct err *e)
 {
+	if (count && path_is_records(arguments[0]))
+		return load_records(s, arguments, count, o, notes, e);
 	if (session_find(s, arguments, count, o->run, notes, e) < 0 ||
 	    session_read(s, o, notes, e) < 0)
 		return -1;

@@ -14,16 +14,17 @@
 struct trace;
 
 /*
- * Memory for 1,000 ranks: with more files than SESSION_MAX_WHOLE only the rank that is shown in
+ * Memory for 10,000 ranks: with more files than SESSION_MAX_WHOLE only the rank that is shown in
  * detail keeps all of its entry. The others keep their largest SESSION_REDUCED_STACKS stacks and no
  * curves. Nothing is reduced if keep_live or keep_peak_blocks is set.
  */
 #define SESSION_MAX_WHOLE 64
-#define SESSION_REDUCED_STACKS 20
+#define SESSION_REDUCED_STACKS 10
 
 struct session_options {
 	const char *run;       /* "ID" or "ID:RESTART"; NULL: the latest run of each directory */
 	int rank;              /* read the traces of this rank only; NO_RANK: all */
+	const char *phase;     /* replay_options.phase */
 	int keep_live;         /* the report keeps each block that is live at the end */
 	int keep_peak_blocks;  /* the report keeps each block that is live at the peak */
 	int needs_every_trace; /* one trace that cannot be read is a failure, not a note */
@@ -32,7 +33,11 @@ struct session_options {
 	 * at a time; `file` is its index in `files`. Returns -1 if the trace is of no use. NULL:
 	 * none. */
 	int (*on_trace)(void *context, size_t file, const struct trace *t, struct err *e);
-	void *context; /* of on_trace */
+	/* Receives the report of the devices of each trace, and what the trace declares, by several
+	 * threads at a time; the session's report stays empty, so that memory does not grow with
+	 * the number of traces. NULL: none. */
+	void (*on_devices)(void *context, struct report *devices, const struct config *declared);
+	void *context; /* of on_trace and on_devices */
 };
 
 struct session {
@@ -54,7 +59,8 @@ int session_find(struct session *s, char *const *arguments, size_t count, const 
  * if no trace can be read. */
 int session_read(struct session *s, const struct session_options *o, struct buf *notes,
 		 struct err *e);
-/* session_find() and session_read(); also sets `config`, `argv`, and `as_job` if the traces are of
+/* session_find() and session_read(), or the records of `memtrace summarize` if the arguments name
+ * files of them; also sets `config`, `argv`, and `as_job` if the traces are of
  * several ranks of one job. */
 int session_load(struct session *s, char *const *arguments, size_t count,
 		 const struct session_options *o, struct buf *notes, struct err *e);

@@ -10,6 +10,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+const char every_run[] = "*";
+
 /* A trace file whose header was read. */
 struct found_trace {
 	char *path;
@@ -321,7 +323,7 @@ int trace_files_find(struct trace_files *g, char *const *arguments, size_t count
 		     struct buf *notes, struct err *e)
 {
 	struct found_traces c = { 0 };
-	int status = 0;
+	int every = run == every_run, status = 0;
 
 	*g = (struct trace_files){ 0 };
 	for (size_t i = 0; i < count && !status; i++) {
@@ -334,8 +336,11 @@ int trace_files_find(struct trace_files *g, char *const *arguments, size_t count
 		else
 			add_file(&c, g, arguments[i], i, 1, notes);
 	}
+	/* A file that is named is taken, whatever its run. */
+	for (size_t i = 0; i < c.count; i++)
+		c.all[i].named |= every;
 	if (!status)
-		status = add_taken(g, &c, count, run, notes, e);
+		status = add_taken(g, &c, every ? 0 : count, every ? NULL : run, notes, e);
 	for (size_t i = 0; i < c.count; i++)
 		free(c.all[i].path);
 	free(c.all);

@@ -22,6 +22,10 @@ struct trace_files {
 	struct buf attempts; /* the attempts of the run that is used, as text; empty: one only */
 };
 
+/* A value of `run` below: all runs of each directory. Told from a run of that name by its address.
+ */
+extern const char every_run[];
+
 /*
  * Finds the traces of `arguments`, which are files and directories (their *.mtr, without
  * subdirectories). Of each directory only one run is used: the run that `run` names ("ID",

@@ -162,6 +162,8 @@ void summary_text(const struct simulation *s, const struct outcome *outcomes, si
 		return;
 	buf_puts(out, "See where it went: memtrace report ");
 	buf_add_clean(out, (struct str){ s->directory, strlen(s->directory) });
+	buf_puts(out, "; as a page: memtrace html ");
+	buf_add_clean(out, (struct str){ s->directory, strlen(s->directory) });
 	buf_puts(out, "\n");
 }
 

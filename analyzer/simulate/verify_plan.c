@@ -134,6 +134,13 @@ void verify_plan_text(const struct plan *plan, const struct verified_layout *lis
 {
 	for (size_t i = 0; i < count; i++)
 		put_row(out, &plan->fitting.at[i], list[i].peak, list[i].verdict);
+	if (count)
+		buf_addf(out, "See where it goes: memtrace html %s/layout-1",
+			 getenv("MEMTRACE_DIR"));
+	if (count > 1)
+		buf_addf(out, " %s/layout-2", getenv("MEMTRACE_DIR"));
+	if (count)
+		buf_puts(out, "\n");
 }
 
 int verify_plan(const struct plan *plan, const char *gpu, char *const *command,

@@ -233,6 +233,7 @@ const struct system llama_4d = {
 	.leaves_out =
 		"temporary buffers, fragmentation, CUDA context, NCCL; recomputation; other than Llama, "
 		"Adam, ZeRO-1, 1F1B, sequence parallelism",
+	.builds_masks = 1, /* tables 10 and 11, see docs/planner.md */
 	.space = { BIT(DIM_TP) | BIT(DIM_PP) | BIT(DIM_CP) | BIT(DIM_DP) | BIT(DIM_MBS),
 		   BIT(RECOMPUTE_NONE), BIT(0) | BIT(1) },
 	SYSTEM_TABLES,

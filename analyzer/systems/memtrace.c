@@ -210,8 +210,12 @@ static void add_stage(struct estimate *out, const struct job_model *of, int64_t 
 		struct machine m;
 
 		machine_init(&m, &j.settings, 0);
+		/* The states alone can show that the stage does not fit, or one step. */
+		if (out->detail == DETAIL_ENDS)
+			m.enough = (int64_t)largest(usable - beside, 1);
 		run_stage(&j, &m, stage, out->detail ? 3 : 2);
 		fill_stage(&now, &j.hparams, &m);
+		out->only_states |= !m.step;
 		machine_release(&m);
 		if (usable)
 			now.in_device = run_within(&j, &now, stage, usable - beside);
@@ -221,6 +225,38 @@ static void add_stage(struct estimate *out, const struct job_model *of, int64_t 
 			*kept = now;
 	}
 	outside_fill(kept, &of->constants, nccl);
+}
+
+/* Can only the first two stages and the last be the largest? Later ones hold fewer micro-batches of
+ * as many equal layers. */
+static int ends_are_largest(const struct hparams *s)
+{
+	const struct config *c = s->config;
+
+	return s->pp > 3 && s->layers % s->pp == 0 &&
+	       !VALUE_OR(c, account_for_embedding_in_pipeline_split, 0) &&
+	       !VALUE_OR(c, account_for_loss_in_pipeline_split, 0) &&
+	       !GIVEN(c, decoder_first_pipeline_num_layers) &&
+	       !GIVEN(c, decoder_last_pipeline_num_layers) &&
+	       !GIVEN(c, pipeline_model_parallel_layout) &&
+	       (VALUE_OR(c, num_experts, 0) <= 1 || !GIVEN(c, moe_layer_freq) ||
+		!strcmp(c->moe_layer_freq, "1"));
+}
+
+static void add_stages(struct estimate *out, const struct job_model *j)
+{
+	int64_t pp = j->hparams.pp;
+	int ends = out->detail == DETAIL_ENDS;
+	int skips = ends && ends_are_largest(&j->hparams);
+
+	out->stages = xcalloc((size_t)pp, sizeof(*out->stages));
+	for (int64_t stage = 0; stage < pp; stage++) {
+		if (skips && stage > 1 && stage < pp - 1)
+			continue;
+		add_stage(out, j, stage);
+		if (ends && out->stages[out->stage_count - 1].in_device == FIT_OUT_OF_MEMORY)
+			break;
+	}
 }
 
 static int read_config(const struct config *c, struct estimate *out, struct err *e)
@@ -233,13 +269,11 @@ static int read_config(const struct config *c, struct estimate *out, struct err 
 		return -1;
 	set_symbols(out, &j.hparams);
 	constants_list(&j.constants, &j.hparams, out);
-	out->stages = xcalloc((size_t)j.hparams.pp, sizeof(*out->stages));
+	add_stages(out, &j);
 	worst = out->stages;
-	for (int64_t stage = 0; stage < j.hparams.pp; stage++) {
-		add_stage(out, &j, stage);
-		if (out->stages[stage].total > worst->total)
-			worst = &out->stages[stage];
-	}
+	for (size_t i = 1; i < out->stage_count; i++)
+		if (out->stages[i].total > worst->total)
+			worst = &out->stages[i];
 	make_terms(out, worst);
 	estimate_note(out,
 		      "device_bytes has %lld MiB for the CUDA context, as measured on an A100 "
@@ -269,9 +303,10 @@ const struct system memtrace = {
 	.title = "tensor by tensor, with the caching allocator's own rules",
 	.source = "what PyTorch, transformers, Megatron-core and DeepSpeed allocate",
 	.leaves_out = "what cuDNN, Triton and CUDA graphs take for themselves",
+	.is_run = 1,
 	.space = { BIT(DIM_TP) | BIT(DIM_PP) | BIT(DIM_CP) | BIT(DIM_DP) | BIT(DIM_VPP) |
 			   BIT(DIM_EP) | BIT(DIM_MBS),
-		   BIT(RECOMPUTES) - 1, BIT(0) | BIT(1) },
+		   BIT(RECOMPUTES) - 1, BIT(4) - 1 },
 	.symbols = symbols,
 	.symbol_count = ARRAY_SIZE(symbols),
 	.read = read_config,

@@ -42,8 +42,10 @@ void allocator_release(struct allocator *a)
 		next = b->after;
 		free(b);
 	}
-	free(a->pools[0].blocks);
-	free(a->pools[1].blocks);
+	for (int large = 0; large < 2; large++) {
+		free(a->pools[large].blocks);
+		free(a->pools[large].keys);
+	}
 	free(a);
 }
 

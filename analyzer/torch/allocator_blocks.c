@@ -4,31 +4,33 @@
 #include <string.h>
 
 #include "util/util.h"
-#include "util/order.h"
 
 /* ---- sets of free blocks ---- */
 
-static int compare(const struct allocation *a, int stream, int64_t size, uint64_t age,
-		   uint64_t address)
+#define SIZE_BITS 56
+
+static int64_t key_of(int stream, int64_t size)
 {
-	if (a->stream != stream)
-		return ORDER(a->stream, stream);
-	if (a->size != size)
-		return ORDER(a->size, size);
-	if (a->segment->age != age)
-		return ORDER(a->segment->age, age);
-	return a->address < address ? -1 : a->address > address;
+	return (int64_t)stream << SIZE_BITS | size;
+}
+
+/* Does `a` come before a block of the same key? */
+static int is_before(const struct allocation *a, uint64_t age, uint64_t address)
+{
+	return a->segment->age != age ? a->segment->age < age : a->address < address;
 }
 
 size_t pool_lower_bound(const struct pool *p, int stream, int64_t size, uint64_t age,
 			uint64_t address)
 {
+	int64_t key = key_of(stream, size);
 	size_t low = 0, high = p->count;
 
 	while (low < high) {
 		size_t middle = (low + high) / 2;
 
-		if (compare(p->blocks[middle], stream, size, age, address) < 0)
+		if (p->keys[middle] < key ||
+		    (p->keys[middle] == key && is_before(p->blocks[middle], age, address)))
 			low = middle + 1;
 		else
 			high = middle;
@@ -41,8 +43,11 @@ void pool_add(struct pool *p, struct allocation *b)
 	size_t i = pool_lower_bound(p, b->stream, b->size, b->segment->age, b->address);
 
 	p->blocks = grow(p->blocks, p->count, &p->room, sizeof(*p->blocks));
+	p->keys = grow(p->keys, p->count, &p->key_room, sizeof(*p->keys));
 	memmove(&p->blocks[i + 1], &p->blocks[i], (p->count - i) * sizeof(*p->blocks));
+	memmove(&p->keys[i + 1], &p->keys[i], (p->count - i) * sizeof(*p->keys));
 	p->blocks[i] = b;
+	p->keys[i] = key_of(b->stream, b->size);
 	p->count++;
 }
 
@@ -50,6 +55,7 @@ void pool_remove_at(struct pool *p, size_t i)
 {
 	p->count--;
 	memmove(&p->blocks[i], &p->blocks[i + 1], (p->count - i) * sizeof(*p->blocks));
+	memmove(&p->keys[i], &p->keys[i + 1], (p->count - i) * sizeof(*p->keys));
 }
 
 void pool_remove(struct pool *p, const struct allocation *b)

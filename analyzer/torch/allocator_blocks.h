@@ -31,7 +31,8 @@ struct allocator_segment {
  * versions), address. */
 struct pool {
 	struct allocation **blocks;
-	size_t count, room;
+	int64_t *keys; /* stream and size of each block: the search reads no blocks */
+	size_t count, room, key_room;
 };
 
 struct allocator {

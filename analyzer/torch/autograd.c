@@ -209,8 +209,10 @@ void backward(struct machine *m, struct tape *tape, tensor loss, tensor gradient
 
 		for (int i = 0; i < NODE_EDGES; i++)
 			wanted |= n->in[i].storage != NULL;
-		if (wanted)
+		if (wanted && !m->out_of_memory)
 			run(m, n);
+		for (int i = 0; i < NODE_EDGES; i++)
+			tensor_unref(m, &n->in[i]);
 		release_saved(m, n);
 		recycle(m, tape);
 	}

@@ -132,7 +132,11 @@ static void read_attention(struct hparams *s, struct inputs *in)
 	s->attention_dropout = VALUE_OR(in->c, attention_dropout, 0);
 	s->hidden_dropout = VALUE_OR(in->c, hidden_dropout, 0);
 	s->full_mask = s->attention != FLASH && input_flag(in, CONFIG_packed_sequences, 1);
-	s->keep_logits = input_flag(in, CONFIG_keep_logits, 1);
+	/* Trainer drops the model's outputs before the backward pass; a job whose model is a file
+	 * of transformers has its loop. */
+	s->keep_logits =
+		input_flag(in, CONFIG_keep_logits, s->family != LLAMA || !in->c->from_framework);
+	s->precise_outputs = input_flag(in, CONFIG_outputs_in_fp32, 0);
 	s->mask_buffers = s->defaults->mask_buffers &&
 			  input_flag(in, CONFIG_attention_mask_buffers, s->attention == EAGER);
 }
@@ -359,6 +363,7 @@ static void read_experts(struct hparams *s, struct inputs *in)
 	s->allgather = !strcmp(VALUE_OR(c, moe_token_dispatcher_type, "allgather"), "allgather");
 	s->experts_as = (enum experts_kind)input_word(in, CONFIG_experts_implementation, 0,
 						      "grouped_mm|batched_mm|eager");
+	s->norm_topk = input_flag(in, CONFIG_norm_topk_prob, 0);
 	s->router_logits = input_flag(in, CONFIG_output_router_logits, 0);
 	s->topk = (int64_t)input_or(in, CONFIG_moe_router_topk, 2, MAX_HEADS);
 	if (s->experts && s->topk > s->experts && GIVEN(c, moe_router_topk))

@@ -87,6 +87,7 @@ struct hparams {
 	int64_t group;      /* micro-batches that a model chunk runs in turn */
 	int overlap_warmup; /* overlap_p2p_communication_warmup_flush */
 	int qk_norm, mask_buffers, full_mask, keep_logits;
+	int precise_outputs; /* Accelerate's copy of the outputs in fp32 */
 	enum attention attention;
 	double attention_dropout, hidden_dropout;
 	/* experts; 0: dense */
@@ -94,6 +95,7 @@ struct hparams {
 	double capacity; /* most tokens of an expert over its even share; 0: no limit */
 	int pads_experts;
 	enum experts_kind experts_as;
+	int norm_topk;     /* norm_topk_prob */
 	int router_logits; /* output_router_logits */
 	/* types of weights, of autocast (F32: off), of gradients */
 	enum dtype weights, autocast, gradients;

@@ -241,6 +241,12 @@ void tensor_set_term(struct machine *m, tensor t, enum term_id term)
 	t.storage->term = term;
 }
 
+int machine_continues(const struct machine *m)
+{
+	return m->step < m->steps && !m->out_of_memory &&
+	       !(m->enough && m->peak.allocated > m->enough);
+}
+
 void machine_steady(struct machine *m)
 {
 	machine_settle(m);

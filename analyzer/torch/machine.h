@@ -179,6 +179,8 @@ struct machine {
 	struct zero3 *zero3;
 	int64_t in_flight; /* the most micro-batches that have activations at the same time */
 	int out_of_memory;
+	/* The training loop ends before the next step if the peak is larger; 0: it never does. */
+	int64_t enough;
 	FILE *events; /* NULL, or every allocation and free is written there as a line */
 	struct storage *spare;
 	struct grad_node *spare_nodes;
@@ -211,6 +213,8 @@ tensor storage_like(struct machine *m, tensor t);
 void storage_move(struct machine *m, tensor from, tensor to);
 /* Records the steady state: after the optimizer's step, before the next forward pass. */
 void machine_steady(struct machine *m);
+/* Is there another step? Not if memory ran out, or the peak has become larger than `enough`. */
+int machine_continues(const struct machine *m);
 /* torch.cuda.reset_peak_memory_stats(): moves the peak to initial_peak. */
 void machine_forget_peak(struct machine *m);
 /* Brings `peak` and peak_blocks up to date. */

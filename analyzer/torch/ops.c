@@ -73,7 +73,7 @@ tensor add(struct machine *m, tensor a, tensor b)
 }
 
 /* Both products, the second operand's first, then the sums over the broadcast dimension: weights
- * are rows, other operands columns. */
+ * are rows, other operands columns. sizes[4]: the second operand is a row. */
 static void mul_backward(struct machine *m, struct grad_node *n)
 {
 	tensor product[2] = { none, none };
@@ -86,12 +86,13 @@ static void mul_backward(struct machine *m, struct grad_node *n)
 	for (int i = 0; i < 2; i++) {
 		if (n->edge[i])
 			n->out[i] = as_operand(m, product[i], n->sizes[2 * i],
-					       (enum dtype)n->sizes[2 * i + 1], !n->edge[i]->param);
+					       (enum dtype)n->sizes[2 * i + 1],
+					       !n->edge[i]->param && !(i && n->sizes[4]));
 		tensor_unref(m, &product[i]);
 	}
 }
 
-tensor mul(struct machine *m, tensor a, tensor b)
+static tensor product(struct machine *m, tensor a, tensor b, int row)
 {
 	tensor in[2] = { a, b };
 	struct grad_node *n = grad_node_new(m, mul_backward, in, 2);
@@ -102,7 +103,19 @@ tensor mul(struct machine *m, tensor a, tensor b)
 		if (in[1 - i].grad_fn)
 			save_for_backward(m, n, in[i]);
 	}
+	if (n)
+		n->sizes[4] = row;
 	return with_grad_fn(tensor_new(m, a.n > b.n ? a.n : b.n, wider(a, b)), n, 0);
+}
+
+tensor mul(struct machine *m, tensor a, tensor b)
+{
+	return product(m, a, b, 0);
+}
+
+tensor mul_row(struct machine *m, tensor a, tensor row)
+{
+	return product(m, a, row, 1);
 }
 
 static void like_backward(struct machine *m, struct grad_node *n)
@@ -142,6 +155,18 @@ tensor sigmoid(struct machine *m, tensor x)
 
 	save_for_backward(m, n, out);
 	return with_grad_fn(out, n, 0);
+}
+
+tensor capped(struct machine *m, tensor x)
+{
+	tensor part = scale(m, x), tangent, out;
+
+	/* tanh saves its result, as sigmoid does */
+	tangent = sigmoid(m, part);
+	tensor_unref(m, &part);
+	out = scale(m, tangent);
+	tensor_unref(m, &tangent);
+	return out;
 }
 
 static void same_backward(struct machine *m, struct grad_node *n)

@@ -29,6 +29,8 @@ tensor embedding(struct machine *m, tensor tokens, struct param *weight, int64_t
 /* Elementwise. The result has the wider type and the larger size. */
 tensor add(struct machine *m, tensor a, tensor b);
 tensor mul(struct machine *m, tensor a, tensor b);
+/* The same with a row that is computed from a parameter. */
+tensor mul_row(struct machine *m, tensor a, tensor row);
 tensor sum_rows(struct machine *m, int64_t columns, int64_t rows, enum dtype type);
 /* x^2; mean over rows, n of them; x + a number; 1/sqrt(x) */
 tensor square(struct machine *m, tensor x);
@@ -58,6 +60,7 @@ tensor to(struct machine *m, tensor x, enum dtype type);
 tensor contiguous(struct machine *m, tensor x);
 /* A view; its gradient is copied because its layout differs. */
 tensor copied_back(struct machine *m, tensor x);
+/* `weight` and `bias` may be NULL. */
 tensor layer_norm(struct machine *m, tensor x, struct param *weight, struct param *bias,
 		  int64_t width);
 tensor fused_rms_norm(struct machine *m, tensor x, struct param *weight, int64_t width);
@@ -66,6 +69,8 @@ tensor masked_in_place(struct machine *m, tensor x, tensor mask);
 tensor gelu(struct machine *m, tensor x);
 tensor silu(struct machine *m, tensor x);
 tensor sigmoid(struct machine *m, tensor x);
+/* cap * torch.tanh(x / cap) */
+tensor capped(struct machine *m, tensor x);
 tensor softmax(struct machine *m, tensor x, enum dtype type);
 tensor dropout(struct machine *m, tensor x, double p);
 /* masked_fill(mask == 0) with a mask of `n_mask` elements. */

@@ -44,16 +44,18 @@ tensor layer_norm(struct machine *m, tensor x, struct param *weight, struct para
 
 	x = module_enter(m, weight, bias, x);
 	in[0] = m->autocast ? to(m, x, F32) : tensor_ref(x);
-	in[1] = tensor_ref(weight->value);
+	if (weight)
+		in[1] = tensor_ref(weight->value);
 	if (bias)
 		in[2] = tensor_ref(bias->value);
 	n = grad_node_new(m, layer_norm_backward, in, 3);
 	if (n) {
 		n->sizes[0] = width;
-		n->type = weight->value.type;
+		n->type = weight ? weight->value.type : in[0].type;
 	}
 	save_for_backward(m, n, in[0]);
-	save_for_backward(m, n, in[1]);
+	if (weight)
+		save_for_backward(m, n, in[1]);
 	out = with_grad_fn(tensor_new(m, x.n, in[0].type), n, 0);
 	mean = tensor_new(m, x.n / width, F32);
 	rstd = tensor_new(m, x.n / width, F32);

@@ -24,6 +24,7 @@ static const struct unmodelled_option stops[] = {
 	{ CONFIG_cpu_checkpointing, "checkpoints in host memory" },
 	{ CONFIG_zero_quantized_weights, "ZeRO++'s quantized weights" },
 	{ CONFIG_zero_quantized_gradients, "ZeRO++'s quantized gradients" },
+	{ CONFIG_use_liger_kernel, "Liger's kernels" },
 }, notes[] = {
 	{ CONFIG_torch_compile, "torch.compile's fused kernels" },
 	{ CONFIG_tp_comm_overlap, "user buffers of overlapped tensor parallelism" },
@@ -83,7 +84,6 @@ static void check_llama(const struct hparams *s, struct inputs *in)
 		{ CONFIG_position_embedding_type, !s->rope, "rope with Llama" },
 		{ CONFIG_add_bias_linear, s->linear_bias,
 		  "false with Llama: add_qkv_bias is Qwen2's" },
-		{ CONFIG_hidden_dropout, s->hidden_dropout > 0, "0: Llama's is the attention's" },
 	};
 
 	check_traits(traits, ARRAY_SIZE(traits), in);
@@ -100,13 +100,15 @@ static void check_megatron_only(const struct hparams *s, struct inputs *in)
 	};
 	const struct config *c = in->c;
 	const struct trait traits[] = {
+		{ CONFIG_unmodelled_options, GIVEN(c, unmodelled_options),
+		  "none: not modelled yet" },
 		{ CONFIG_mtp_num_layers, s->mtp > 0,
 		  "0: multi-token prediction is not modelled yet" },
 		{ CONFIG_pipeline_model_parallel_layout, GIVEN(c, pipeline_model_parallel_layout),
 		  "none: stages of the same number of layers" },
 		{ CONFIG_multi_latent_attention, VALUE_OR(c, multi_latent_attention, 0),
 		  "false: latent attention: not modelled yet" },
-		{ CONFIG_qk_layernorm, s->qk_norm,
+		{ CONFIG_qk_layernorm, s->qk_norm && s->family != LLAMA,
 		  "false: normalized queries and keys: not modelled yet" },
 		{ CONFIG_decoder_first_pipeline_num_layers,
 		  GIVEN(c, decoder_first_pipeline_num_layers),
@@ -203,11 +205,6 @@ static void check_words(const struct hparams *s, struct inputs *in)
 			     "as one unit is not modelled yet");
 	if (s->framework == MEGATRON && !VALUE_OR(c, attention_softmax_in_fp32, 1))
 		estimate_note(in->out, "attention_softmax_in_fp32=false is counted as true");
-	if (s->framework == TRANSFORMERS && !s->experts && GIVEN(c, model_type) &&
-	    !is_word(c->model_type, "llama") && !is_word(c->model_type, "qwen2") &&
-	    !is_word(c->model_type, "mistral"))
-		estimate_note(in->out, "model_type %s is counted as a Llama of the same sizes",
-			      c->model_type);
 }
 
 int check_unmodelled(const struct hparams *s, struct inputs *in)
@@ -220,6 +217,8 @@ int check_unmodelled(const struct hparams *s, struct inputs *in)
 				 stops[i].what);
 			input_reject(in, stops[i].field, expected);
 		}
+	if (VALUE_OR(in->c, lora_rank, 0) > 0)
+		input_reject(in, CONFIG_lora_rank, "0: LoRA is not modelled by a formula");
 	note_options(notes, ARRAY_SIZE(notes), in);
 	if (s->framework != MEGATRON)
 		check_megatron_only(s, in);

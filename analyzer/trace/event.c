@@ -7,6 +7,7 @@
 #define CHECK_LEVEL(name, id)
 #define CHECK_FAIL(name, id)
 #define CHECK_SAMPLE(name, id)
+#define CHECK_NOTE(name, id)
 #define CHECK_FREE(name, id) static_assert(FOLLOWS_##name(id), #name);
 #define FOLLOWS_TENSOR_FREE(id) id == MT_TENSOR_ALLOC + 1
 #define FOLLOWS_DEVICE_FREE(id) id == MT_DEVICE_ALLOC + 1
@@ -19,5 +20,6 @@
 #define FOLLOWS_HOST_UNREGISTER(id) id == MT_HOST_REGISTER + 1
 #define FOLLOWS_ALIAS_CLOSE(id) id == MT_ALIAS_OPEN + 1
 #define FOLLOWS_COMM_DESTROY(id) id == MT_COMM_INIT + 1
+#define FOLLOWS_PHASE_END(id) id == MT_PHASE_BEGIN + 1
 #include <memtrace/events.def>
 #undef EVENT

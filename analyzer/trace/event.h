@@ -18,6 +18,7 @@ static inline unsigned event_alloc_kind(unsigned kind)
 #define EFFECT_FAIL(id) 0
 #define EFFECT_LEVEL(id) 0
 #define EFFECT_SAMPLE(id) 0
+#define EFFECT_NOTE(id) 0
 #include <memtrace/events.def>
 #undef EVENT
 #undef EFFECT_ALLOC
@@ -25,6 +26,7 @@ static inline unsigned event_alloc_kind(unsigned kind)
 #undef EFFECT_FAIL
 #undef EFFECT_LEVEL
 #undef EFFECT_SAMPLE
+#undef EFFECT_NOTE
 	};
 
 	return kinds[kind];

@@ -193,14 +193,20 @@ const struct mt_frame *tables_frame(const struct tables *t, uint32_t frame)
 	return &t->frames[frame < t->frame_count ? frame : 0];
 }
 
+/* An entry that a damaged trace lacks is an empty text, which may be copied and compared. */
+static struct str text_of(struct str entry)
+{
+	return entry.at ? entry : (struct str){ "", 0 };
+}
+
 struct str tables_string(const struct tables *t, uint32_t string)
 {
-	return t->strings[string < t->string_count ? string : 0];
+	return text_of(t->strings[string < t->string_count ? string : 0]);
 }
 
 struct str tables_module(const struct tables *t, uint32_t module)
 {
-	return t->modules[module < t->module_count ? module : 0];
+	return text_of(t->modules[module < t->module_count ? module : 0]);
 }
 
 struct thread tables_thread(const struct tables *t, uint32_t thread)
@@ -215,4 +221,19 @@ const struct meta *tables_meta(const struct tables *t, const char *key)
 		    !memcmp(t->meta[i].key.at, key, strlen(key)))
 			return &t->meta[i];
 	return NULL;
+}
+
+/* A program that writes a title over its arguments (setproctitle) leaves zeros behind it. */
+struct str tables_argv(const struct tables *t)
+{
+	const struct meta *m = tables_meta(t, MT_META_ARGV);
+	struct str words = m ? m->value : (struct str){ "", 0 };
+	size_t end = words.length;
+
+	while (end && !words.at[end - 1])
+		end--;
+	/* One zero ends the last word, and a second one an empty word. */
+	if (words.length - end > 2)
+		words.length = end + 1;
+	return words;
 }

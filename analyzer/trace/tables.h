@@ -69,5 +69,7 @@ struct str tables_module(const struct tables *t, uint32_t module);
 struct thread tables_thread(const struct tables *t, uint32_t thread);
 /* The last entry with this key, or NULL. */
 const struct meta *tables_meta(const struct tables *t, const char *key);
+/* The words of the command line, with a zero behind each; empty: it is not known. */
+struct str tables_argv(const struct tables *t);
 
 #endif

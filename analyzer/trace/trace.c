@@ -11,6 +11,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "import/profile_trace.h"
+#include "import/snapshot.h"
+
 /* Reads what exists of [offset, offset + length). Returns its length. */
 static size_t source_read(const struct source *s, uint64_t offset, void *to, size_t length)
 {
@@ -118,6 +121,34 @@ static void wait_for_the_writer(struct trace *t)
 	}
 }
 
+#define MOST_OF_OTHERS (UINT64_C(8) << 30)
+
+/* A memory snapshot of PyTorch, or its profiler's trace, becomes a trace in memory. */
+static int convert(struct trace *t, struct err *e)
+{
+	unsigned char first[2] = { 0 }, *file;
+	size_t got = source_read(&t->source, 0, first, sizeof(first));
+	struct err why = { 0 };
+	int is_pickle = got == sizeof(first) && snapshot_is_pickle(first);
+
+	if (got < sizeof(first) || (!is_pickle && !profile_is_likely(first)))
+		return 0;
+	if (t->source.size > MOST_OF_OTHERS)
+		return err_set(e, "%s: a file of more than 8 GiB is not read", t->path);
+	file = xcalloc(1, t->source.size);
+	got = source_read(&t->source, 0, file, t->source.size);
+	t->converted = is_pickle ? snapshot_to_trace(file, got, &t->source.size, &why)
+				 : profile_to_trace(file, got, &t->source.size, &why);
+	free(file);
+	if (!t->converted)
+		return err_set(e, "%s: %s", t->path, why.text);
+	if (t->source.fd >= 0)
+		close(t->source.fd);
+	t->source.fd = -1;
+	t->source.memory = t->converted;
+	return 0;
+}
+
 static int read_header(struct trace *t, struct err *e)
 {
 	struct stat st;
@@ -127,7 +158,7 @@ static int read_header(struct trace *t, struct err *e)
 	if (!S_ISREG(st.st_mode))
 		return err_set(e, "%s is not a file", t->path);
 	t->source.size = (uint64_t)st.st_size;
-	return check_header(t, e);
+	return convert(t, e) < 0 ? -1 : check_header(t, e);
 }
 
 int trace_open_header(struct trace *t, const char *path, struct err *e)
@@ -138,7 +169,7 @@ int trace_open_header(struct trace *t, const char *path, struct err *e)
 		return err_set(e, "cannot open %s: %s", path, strerror(errno));
 	if (read_header(t, e) < 0)
 		return -1;
-	t->lock = ask_lock(t);
+	t->lock = t->converted ? LOCK_UNKNOWN : ask_lock(t);
 	if (t->lock != LOCK_HELD)
 		return 0;
 	wait_for_the_writer(t);
@@ -311,7 +342,7 @@ int trace_open_memory(struct trace *t, const void *memory, uint64_t size, struct
 {
 	*t = (struct trace){ .path = xstrdup("memory"),
 			     .source = { .fd = -1, .memory = memory, .size = size } };
-	if (check_header(t, e) < 0)
+	if (convert(t, e) < 0 || check_header(t, e) < 0)
 		return -1;
 	return trace_load(t, e);
 }
@@ -321,6 +352,7 @@ void trace_release(struct trace *t)
 	tables_release(&t->tables);
 	free(t->segments);
 	free(t->path);
+	free(t->converted);
 	if (t->source.fd >= 0)
 		close(t->source.fd);
 	*t = (struct trace){ .source.fd = -1 };

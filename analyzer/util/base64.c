@@ -40,3 +40,21 @@ char *base64_decode(const char *text, size_t *length)
 	}
 	return out;
 }
+
+void base64_encode(struct buf *to, const void *data, size_t length)
+{
+	static const char digits[] =
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+	const unsigned char *p = data;
+
+	for (size_t i = 0; i < length; i += 3) {
+		size_t have = length - i < 3 ? length - i : 3;
+		unsigned v = (unsigned)p[i] << 16 | (have > 1 ? (unsigned)p[i + 1] << 8 : 0) |
+			     (have > 2 ? p[i + 2] : 0);
+		char four[] = { digits[v >> 18], digits[v >> 12 & 63],
+				have > 1 ? digits[v >> 6 & 63] : '=',
+				have > 2 ? digits[v & 63] : '=' };
+
+		buf_add(to, four, sizeof(four));
+	}
+}

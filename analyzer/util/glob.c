@@ -1,28 +1,40 @@
+#define _GNU_SOURCE /* memmem(), memrchr() */
 #include "util/glob.h"
 
 #include <string.h>
 
+/* What stands before the first * and behind the last one is at a known place; most texts differ
+ * there already. The parts between two stars follow each other, each as early as it can. */
 int str_matches_part(struct str text, const char *pattern, size_t length)
 {
-	size_t i = 0, k = 0, retry = 0, star = SIZE_MAX;
+	const char *star = length ? memchr(pattern, '*', length) : NULL, *last, *at, *end;
+	size_t head, tail;
 
-	while (i < text.length) {
-		if (k < length && pattern[k] == '*') {
-			star = ++k;
-			retry = i;
-		} else if (k < length && pattern[k] == text.at[i]) {
-			k++;
-			i++;
-		} else if (star != SIZE_MAX) {
-			k = star;
-			i = ++retry;
-		} else {
+	if (!star)
+		return text.length == length && (!length || !memcmp(text.at, pattern, length));
+	last = memrchr(pattern, '*', length);
+	head = (size_t)(star - pattern);
+	tail = length - (size_t)(last - pattern) - 1;
+	if (text.length < head + tail)
+		return 0;
+	if (!text.length)
+		text.at = ""; /* it may be NULL */
+	end = text.at + text.length - tail;
+	if (memcmp(text.at, pattern, head) != 0 || memcmp(end, last + 1, tail) != 0)
+		return 0;
+	at = text.at + head;
+	while (star < last) {
+		const char *part = star + 1;
+		size_t n;
+
+		star = memchr(part, '*', (size_t)(last - part) + 1);
+		n = (size_t)(star - part);
+		at = memmem(at, (size_t)(end - at), part, n);
+		if (!at)
 			return 0;
-		}
+		at += n;
 	}
-	while (k < length && pattern[k] == '*')
-		k++;
-	return k == length;
+	return 1;
 }
 
 int str_matches(struct str text, const char *pattern)

@@ -12,4 +12,16 @@
 
 #include <uthash.h>
 
+/* Frees the table and its entries, which hold nothing else; `all` is NULL afterwards. HASH_CLEAR
+ * leaves the links between the entries. */
+#define HASH_RELEASE(all)                                         \
+	do {                                                      \
+		__typeof__(all) entry_ = (all), next_;            \
+		HASH_CLEAR(hh, all);                              \
+		for (; entry_; entry_ = next_) {                  \
+			next_ = (__typeof__(all))entry_->hh.next; \
+			free(entry_);                             \
+		}                                                 \
+	} while (0)
+
 #endif

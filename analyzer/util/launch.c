@@ -3,38 +3,43 @@
 #include "util/util.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+char *launch_self(struct err *e)
+{
+	char *self = realpath("/proc/self/exe", NULL);
+
+	/* A build root or a container may have no /proc. */
+	if (!self)
+		self = realpath((const char *)getauxval(AT_EXECFN), NULL);
+	if (!self)
+		err_set(e, "cannot tell where this program is: %s", strerror(errno));
+	return self;
+}
 
 char *launch_find(const char *library, struct err *e)
 {
 	static const char *const places[] = { "", "../lib/memtrace/" };
-	char self[PATH_MAX];
-	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-	char *slash;
+	char *self = launch_self(e), *found = NULL;
 
-	if (n < 0) {
-		err_set(e, "cannot read /proc/self/exe: %s", strerror(errno));
+	if (!self)
 		return NULL;
-	}
-	self[n] = '\0';
-	slash = strrchr(self, '/');
-	if (slash)
-		slash[1] = '\0';
-	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
-		char *joined = xasprintf("%s%s%s", self, places[i], library),
-		     *real = realpath(joined, NULL);
+	strrchr(self, '/')[1] = '\0';
+	for (size_t i = 0; i < ARRAY_SIZE(places) && !found; i++) {
+		char *joined = xasprintf("%s%s%s", self, places[i], library);
 
+		found = realpath(joined, NULL);
 		free(joined);
-		if (real)
-			return real;
 	}
-	err_set(e, "there is no %s in %s nor in %s../lib/memtrace", library, self, self);
-	return NULL;
+	if (!found)
+		err_set(e, "there is no %s in %s nor in %s../lib/memtrace", library, self, self);
+	free(self);
+	return found;
 }
 
 int launch_preload(const char *library, struct err *e)

@@ -8,6 +8,8 @@
  * the command's. */
 enum launch_status { LAUNCH_FAILED = 125, LAUNCH_CANNOT_RUN = 126, LAUNCH_NOT_FOUND = 127 };
 
+/* The path of this program. The caller frees it. NULL: it cannot be told. */
+char *launch_self(struct err *e);
 /* The path of a shared object of memtrace: beside the executable, or in ../lib/memtrace. The caller
  * frees it. NULL: there is none. */
 char *launch_find(const char *library, struct err *e);

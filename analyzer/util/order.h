@@ -15,4 +15,16 @@ int by_bytes_rising(const void *a, const void *b);
  * one of the values. Sorts them. */
 bytes bytes_median(bytes *values, size_t count);
 
+/* Sizes are alike if they differ by less than 1/BYTES_ALIKE, or by one segment of PyTorch's
+ * allocator; a value is far from the others if it differs by more than BYTES_FAR median
+ * deviations. */
+#define BYTES_ALIKE 100
+#define BYTES_SMALL (INT64_C(2) << 20)
+#define BYTES_FAR 5
+
+bytes bytes_distance(bytes a, bytes b);
+/* Small differences do not count, however small the spread is. `deviation`: the median of
+ * |value - middle|. */
+int bytes_is_far(bytes value, bytes middle, bytes deviation);
+
 #endif

@@ -28,17 +28,6 @@ void size_counts_add(struct size_counts *s, bytes size)
 	HASH_ADD(hh, s->entries, of.size, sizeof(size), entry);
 }
 
-static void drop_entries(struct size_counts *s)
-{
-	struct size_entry *entry = s->entries, *next;
-
-	HASH_CLEAR(hh, s->entries); /* the links between the entries stay */
-	for (; entry; entry = next) {
-		next = entry->hh.next;
-		free(entry);
-	}
-}
-
 void size_counts_sort(struct size_counts *s)
 {
 	struct size_entry *entry, *next;
@@ -46,7 +35,7 @@ void size_counts_sort(struct size_counts *s)
 	s->list = xcalloc(HASH_COUNT(s->entries) + 1, sizeof(*s->list));
 	HASH_ITER(hh, s->entries, entry, next)
 	s->list[s->count++] = entry->of;
-	drop_entries(s);
+	HASH_RELEASE(s->entries);
 	qsort(s->list, s->count, sizeof(*s->list), by_bytes_rising);
 }
 
@@ -66,7 +55,7 @@ uint64_t size_counts_find(const struct size_counts *s, bytes size)
 
 void size_counts_release(struct size_counts *s)
 {
-	drop_entries(s);
+	HASH_RELEASE(s->entries);
 	free(s->list);
 	*s = (struct size_counts){ 0 };
 }

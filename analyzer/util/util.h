@@ -22,6 +22,14 @@ static inline bytes bytes_add(bytes a, bytes b)
 	return sum > BYTES_LIMIT || sum < -BYTES_LIMIT ? a : sum;
 }
 
+/* The bytes of `count` blocks of one size, BYTES_LIMIT at most; neither is negative. */
+static inline bytes bytes_times(bytes size, int64_t count)
+{
+	bytes all;
+
+	return __builtin_mul_overflow(size, count, &all) || all > BYTES_LIMIT ? BYTES_LIMIT : all;
+}
+
 /* Rounded up. */
 static inline int64_t divide_up(int64_t n, int64_t by)
 {

@@ -54,13 +54,15 @@ enum mt_layer {
 	MT_LAYER_ALIAS,
 	MT_LAYER_GRAPH,
 	MT_LAYER_COMM,
+	MT_LAYER_MARK,
 };
 enum mt_effect {
 	MT_EFFECT_ALLOC = 1,
 	MT_EFFECT_FREE,
 	MT_EFFECT_LEVEL,
 	MT_EFFECT_FAIL,
-	MT_EFFECT_SAMPLE
+	MT_EFFECT_SAMPLE,
+	MT_EFFECT_NOTE
 };
 
 /* One event. `kind` is written last (release). 0 means that the record was reserved and never

@@ -74,8 +74,8 @@ static void say(struct text *t)
 }
 
 /* Appends the command to type next. It has the whole path if the current directory is not that of
- * the start, and quotes if a shell needs them. */
-static void next_command(struct text *t)
+ * the start, and quotes if a shell needs them. `verb`: "report" or "html". */
+static void next_command(struct text *t, const char *verb)
 {
 	const char *path;
 	int quote;
@@ -83,7 +83,9 @@ static void next_command(struct text *t)
 	read_cwd(&own.cwd);
 	path = start_cwd.n && strcmp(own.cwd.s, start_cwd.s) != 0 ? directory.s : traces;
 	quote = path[strcspn(path, " \t\n\"\\$&|;<>()*?[]{}!`~#")] != 0;
-	text_str(t, "memtrace report ");
+	text_str(t, "memtrace ");
+	text_str(t, verb);
+	text_str(t, " ");
 	text_str(t, quote ? "'" : "");
 	text_str(t, path);
 	text_str(t, quote ? "'" : "");
@@ -229,7 +231,7 @@ void notice_out_of_memory(uint64_t requested, uint64_t free_bytes)
 		text_size(t, free_bytes);
 	}
 	text_str(t, ". See why: ");
-	next_command(t);
+	next_command(t, "report");
 	say(t);
 }
 
@@ -258,7 +260,9 @@ void notice_end(uint64_t allocated_peak, uint64_t reserved_peak, uint64_t device
 	}
 	rank(t);
 	text_str(t, ". See where it went: ");
-	next_command(t);
+	next_command(t, "report");
+	text_str(t, "; as a page: ");
+	next_command(t, "html");
 	say(t);
 }
 

@@ -81,8 +81,13 @@ static const char *const expected_SIZE = "a size such as 65536 or 512MiB";
 static const char *const expected_RANKS = "ranks such as 0,8-15";
 static const char *const expected_FLAG = "0 or 1";
 
+/* The variable of the command `memtrace` that a job inherits. */
+#define OF_THE_COMMAND "MEMTRACE_PYTHON"
+
 static int is_known(const char *name, size_t length)
 {
+	if (length == sizeof(OF_THE_COMMAND) - 1 && memcmp(name, OF_THE_COMMAND, length) == 0)
+		return 1;
 #define SETTING(s, type, def, help)                                                            \
 	if (length == sizeof("MEMTRACE_" #s) - 1 && memcmp(name, "MEMTRACE_" #s, length) == 0) \
 		return 1;
@@ -91,12 +96,22 @@ static int is_known(const char *name, size_t length)
 	return 0;
 }
 
-int settings_disabled(void)
+static int flag_is_set(const char *name)
 {
-	const char *text = getenv("MEMTRACE_DISABLE");
-	__typeof__(settings.DISABLE) value = 0;
+	const char *text = getenv(name);
+	int value = 0;
 
 	return text && *text && parse_FLAG(text, &value) == 0 && value;
+}
+
+int settings_disabled(void)
+{
+	return flag_is_set("MEMTRACE_DISABLE");
+}
+
+int settings_nvtx(void)
+{
+	return flag_is_set("MEMTRACE_NVTX");
 }
 
 void settings_read(void (*complain)(const char *name, const char *expected))

@@ -19,6 +19,8 @@ extern struct settings settings;
 
 /* MEMTRACE_DISABLE, asked before anything is read. */
 int settings_disabled(void);
+/* The same for MEMTRACE_NVTX. */
+int settings_nvtx(void);
 
 /*
  * Reads the environment into `settings`. A bad value or an unknown MEMTRACE_ name is passed to

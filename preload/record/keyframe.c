@@ -8,7 +8,8 @@
 #include "record/losses.h"
 #include "record/segments.h"
 
-#define LEVELS 64 /* one for each kind of EFFECT_LEVEL and EFFECT_SAMPLE (four) and device */
+#define LEVELS \
+	65 /* one for each device and kind of EFFECT_LEVEL and EFFECT_SAMPLE (four); the step */
 #define PREPARE_EVERY 32768 /* records */
 #define LOST_AFTER_NS \
 	200000000u /* a record that stays reserved and unwritten for so long is lost */
@@ -62,6 +63,7 @@ static void apply(const struct mt_record *r)
 #define EFFECT_LEVEL set_level(r)
 #define EFFECT_SAMPLE set_level(r)
 #define EFFECT_FAIL
+#define EFFECT_NOTE
 #include <memtrace/events.def>
 #undef EVENT
 	}

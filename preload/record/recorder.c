@@ -136,8 +136,7 @@ static struct segment *next_segment(struct segment *full, enum mt_lost *reason)
 			uint64_t first = full->entry->first_sequence + full->capacity;
 			__atomic_store_n(&next->entry->first_sequence, first, __ATOMIC_RELEASE);
 			atomic_store(&segments.current, next);
-			if (recorder.header->segments * segments.bytes >
-			    recorder.header->budget / 2)
+			if (segments_count() * segments.bytes > recorder.header->budget / 2)
 				writer_wake(recorder.control);
 		} else {
 			*reason = segments_are_unwritten() ? MT_LOST_STALLED : MT_LOST_TOO_SLOW;

@@ -54,7 +54,7 @@ size_t segments_first_bytes(uint64_t budget)
 }
 
 /* Any thread that prepares a segment adds it, and the helper reads the list. */
-static uint64_t count(void)
+uint64_t segments_count(void)
 {
 	return __atomic_load_n(&segments.header->segments, __ATOMIC_ACQUIRE);
 }
@@ -104,7 +104,7 @@ void segments_open(struct writer_control *control, uint64_t budget, void *record
 
 struct segment *segments_at(uint64_t first)
 {
-	for (unsigned i = 0; i < count(); i++)
+	for (unsigned i = 0; i < segments_count(); i++)
 		if (first_of(&segments.slot[i]) == first)
 			return &segments.slot[i];
 	return NULL;
@@ -263,7 +263,7 @@ static void give_up_run(struct segment *s)
 /* Returns a segment that was given up. NULL: none. */
 static struct segment *take_free(void)
 {
-	for (unsigned i = 0; i < count(); i++)
+	for (unsigned i = 0; i < segments_count(); i++)
 		if (segments.slot[i].is_free) {
 			segments.slot[i].is_free = 0;
 			return &segments.slot[i];
@@ -276,7 +276,7 @@ static struct segment *find_oldest(int only_ends)
 {
 	struct segment *oldest = NULL;
 
-	for (unsigned i = 0; i < count(); i++) {
+	for (unsigned i = 0; i < segments_count(); i++) {
 		struct segment *s = &segments.slot[i];
 
 		if (first_of(s) != MT_UNKNOWN && (!oldest || first_of(s) < first_of(oldest)) &&
@@ -304,7 +304,7 @@ int segments_are_unwritten(void)
 {
 	const struct segment *current = atomic_load(&segments.current);
 
-	for (unsigned i = 0; i < count(); i++) {
+	for (unsigned i = 0; i < segments_count(); i++) {
 		const struct segment *s = &segments.slot[i];
 		uint64_t first = first_of(s);
 		if (s != current && first && first != MT_UNKNOWN && !is_written(s) &&
@@ -332,12 +332,12 @@ struct segment *segments_prepare(void)
 
 	if (returned)
 		return returned;
-	if (count() >= MT_MAX_SEGMENTS ||
+	if (segments_count() >= MT_MAX_SEGMENTS ||
 	    (regions_bytes() + segments.bytes + segments.keyframe_bytes > h->budget &&
-	     count() >= MIN_SEGMENTS)) {
+	     segments_count() >= MIN_SEGMENTS)) {
 		struct segment *old = reuse();
 		errno = ENOBUFS;
-		if (old || is_behind() || count() >= MT_MAX_SEGMENTS)
+		if (old || is_behind() || segments_count() >= MT_MAX_SEGMENTS)
 			return old;
 		/* all segments must be kept: use a few more than the budget has */
 	}
@@ -374,7 +374,7 @@ static struct segment *begin_to_empty(void)
 
 	if (!lock_acquire(&segments.prepare_lock, 0))
 		return NULL;
-	for (unsigned i = 0; i < count() && !found; i++) {
+	for (unsigned i = 0; i < segments_count() && !found; i++) {
 		struct segment *s = &segments.slot[i];
 		uint64_t first = first_of(s);
 

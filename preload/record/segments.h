@@ -53,6 +53,9 @@ size_t segments_first_bytes(uint64_t budget);
  * prepare lock. */
 struct segment *segments_prepare(void);
 
+/* Number of segments so far. Any thread may ask. */
+uint64_t segments_count(void);
+
 /* The segment whose first sequence number is FIRST; NULL: none. */
 struct segment *segments_at(uint64_t first);
 

@@ -3,10 +3,12 @@ import glob
 import json
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
 import time
+import zipfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 HERE = os.path.join(ROOT, "tests", "bench")
@@ -16,9 +18,9 @@ TRACES = os.path.join(BUILD, "bench", "traces")
 PYTHON = subprocess.run([os.path.join(ROOT, "tests", "python-env.sh"), "2.15"], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
 
 
-def environment(traced, **settings):
+def environment(traced, tracer=TRACER, **settings):
     env = {k: v for k, v in os.environ.items() if not k.startswith(("MEMTRACE_", "CUDASIM_"))}
-    env.update(LD_PRELOAD=("%s %s" % (TRACER, SIM)) if traced else SIM, MEMTRACE_QUIET="1", MEMTRACE_DIR=TRACES, **settings)
+    env.update(LD_PRELOAD=("%s %s" % (tracer, SIM)) if traced else SIM, MEMTRACE_QUIET="1", MEMTRACE_DIR=TRACES, **settings)
     return env
 
 
@@ -54,6 +56,26 @@ def hook(runs=3):
     row("ns of the helper's own processor time an event, beside them", [f["helper"] for f in found])
 
 
+def shipped(runs=5):
+    """The hook of the wheel beside the one of the build, in turns."""
+    subprocess.run(["make", "-s", "dist", "PARTS=wheel"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    wheel, = glob.glob(os.path.join(BUILD, "dist", "*.whl"))
+    out = os.path.join(BUILD, "bench", "shipped")
+    shutil.rmtree(out, ignore_errors=True)
+    os.makedirs(out)
+    with zipfile.ZipFile(wheel) as z:
+        name, = (n for n in z.namelist() if n.endswith("/libmemtrace.so"))
+        z.extract(name, out)
+    os.chmod(os.path.join(out, name), 0o755)    # it writes the trace
+    command = [PYTHON, os.path.join(HERE, "hook_cost.py"), os.path.join(BUILD, "bench", "hook_cost.so"), "warm"]
+    pairs = [[json.loads(run(command, True, tracer=t)) for t in (TRACER, os.path.join(out, name))] for _ in range(runs)]
+    for what, value in (("no stack (512-byte blocks)", lambda f: f["no stack"][1]), ("Python stack of 5 frames", lambda f: f["warm"]["5"][1]),
+                        ("Python stack of 10 frames", lambda f: f["warm"]["10"][1])):
+        for k, which in enumerate(("the build", "the wheel")):
+            values = sorted(value(p[k]) for p in pairs)
+            line("ns an event of %s, %s, warm" % (which, what), "%.1f" % statistics.median(values), "%.1f to %.1f in %d runs" % (values[0], values[-1], runs), "bar 60")
+
+
 def steps(rounds=400, warm_up=10):
     """The three modes run side by side on one core and alternate step by step, so other load slows them equally."""
     modes = {"untraced": (False, "plain"), "memtrace": (True, "plain"), "_record_memory_history()": (False, "history")}
@@ -81,6 +103,37 @@ def steps(rounds=400, warm_up=10):
              "bar 1.02" if mode == "memtrace" else "")
 
 
+def watched(blocks=24, steps_a_block=15):
+    """A traced job while `memtrace top` shows it, and while top is stopped, in turns of some seconds. top may run where it likes."""
+    shutil.rmtree(TRACES, ignore_errors=True)
+    core = max(os.sched_getaffinity(0))
+    job = subprocess.Popen([PYTHON, os.path.join(HERE, "step_time.py"), "plain"], env=environment(True), stdin=subprocess.PIPE,
+                           stdout=subprocess.PIPE, text=True, preexec_fn=lambda: os.sched_setaffinity(0, {core}))
+
+    def step():
+        began = time.perf_counter()
+        job.stdin.write("\n")
+        job.stdin.flush()
+        return float(job.stdout.readline()), (time.perf_counter() - began) * 1e3
+    for _ in range(50):
+        step()
+    top = subprocess.Popen([os.path.join(BUILD, "memtrace"), "top", "--json", TRACES], stdout=subprocess.DEVNULL)
+    times = {signal.SIGCONT: [], signal.SIGSTOP: []}
+    for i in range(blocks):
+        now = (signal.SIGSTOP, signal.SIGCONT)[(i + i // 2) % 2]    # 0 1 1 0 0 1 1 0: neither comes always first
+        top.send_signal(now)
+        times[now].append([statistics.fmean(t) for t in zip(*(step() for _ in range(steps_a_block)))])
+    top.send_signal(signal.SIGCONT)
+    job.stdin.close()
+    job.wait()
+    top.wait()
+    for k, what in enumerate(("processor time of a step", "wall time of a step")):
+        ratios = sorted(a[k] / b[k] for a, b in zip(times[signal.SIGCONT], times[signal.SIGSTOP]))
+        q = statistics.quantiles(ratios, n=4)
+        line("traced GPT-2 small under memtrace top, " + what, "x %.3f" % statistics.median(ratios),
+             "%.3f to %.3f (25-75 %%), %d pairs" % (q[0], q[2], len(ratios)), "")
+
+
 def big_trace(events, *live):
     """With some hundred live blocks, or with the given number."""
     shutil.rmtree(TRACES, ignore_errors=True)
@@ -96,6 +149,19 @@ def big_trace(events, *live):
     line("report: million events a second of one core, %d live blocks" % (live[0] if live else 300), "%.1f" % statistics.median(speeds),
          "%.1f to %.1f in 5 runs" % (min(speeds), max(speeds)), "bar 10")
     line("report: largest memory, the mapped file's pages included", "%d MiB" % (memory // 1024), "", "")
+
+
+def exports(events):
+    """Every format, from the trace of big_trace(): processor time of one core, the file, and the memory it takes."""
+    path, = glob.glob(os.path.join(TRACES, "*.mtr"))
+    for form in "collapsed", "heaptrack", "perfetto", "pytorch", "csv", "ndjson", "sqlite":
+        out = os.path.join(BUILD, "bench", "exported")
+        p = subprocess.Popen([os.path.join(BUILD, "memtrace"), "export", "--format", form, "-o", out, path])
+        _, status, usage = os.wait4(p.pid, 0)
+        line("export --format %s: s of one core, %d events" % (form, events), "%.1f" % (usage.ru_utime + usage.ru_stime),
+             "%d MiB of memory, file of %d MiB" % (usage.ru_maxrss // 1024, os.path.getsize(out) >> 20), "bar 10, 300 MiB")
+        os.unlink(out)
+        assert status == 0, form
 
 
 def many_ranks(ranks=1024, events=100_000):
@@ -115,6 +181,23 @@ def many_ranks(ranks=1024, events=100_000):
          "%.1f to %.1f in 5 runs" % (min(times), max(times)), "bar 20")
     line("  its largest memory", "%d MiB" % (memory // 1024), "", "bar 1024")
     shutil.rmtree(job)
+
+
+def fleet(ranks=10_240, events=2_000):
+    """A record of each rank, and the records of all as one file; processor time, which is twice the time on two idle cores."""
+    job, records = (os.path.join(BUILD, "bench", name) for name in ("job", "records"))
+    shutil.rmtree(job, ignore_errors=True)
+    os.makedirs(job)
+    subprocess.run([os.path.join(BUILD, "bench", "make_job"), job, str(ranks), str(events)], check=True)
+    for arguments, target, bar in (([job], records, "bar 60, 128 MiB"), (["--merge", records], os.devnull, "")):
+        with open(target, "wb") as f:
+            p = subprocess.Popen([os.path.join(BUILD, "memtrace"), "summarize", *arguments], stdout=f)
+            _, status, usage = os.wait4(p.pid, 0)
+        assert status == 0, arguments
+        line("summarize %s of %d ranks of %d events: s of processor time" % (arguments[0] if arguments[1:] else "", ranks, events),
+             "%.1f" % (usage.ru_utime + usage.ru_stime), "%d MiB" % (usage.ru_maxrss // 1024), bar)
+    shutil.rmtree(job)
+    os.unlink(records)
 
 
 def simulated_steps(rounds=3):
@@ -175,17 +258,81 @@ def estimate():
              "%.0f times deepspeed-zero" % (value * 1e6 * mine))
     job = [os.path.join(BUILD, "memtrace"), "plan", "--json", "--config", os.path.join(ROOT, "examples", "llama-3.1-8b.json"), "--set", "seq_length=131072",
            "--set", "global_batch_size=16384", "--gpus", "16384", "--gpu", "H100"]
-    whole = []
-    for _ in range(10):
-        began = time.perf_counter()
-        subprocess.run(job, check=True, stdout=subprocess.DEVNULL)
-        whole.append(time.perf_counter() - began)
-    line("plan of 16,384 GPUs over its whole space, s", "%.3f" % statistics.median(whole), "%.3f to %.3f in 10 runs" % (min(whole), max(whole)), "bar 1")
+    megatron = [*job, "--system", "memtrace", "--set", "framework=megatron-core", "--set", "seq_length=8192", "--set", "global_batch_size=4096"]
+    largest = [os.path.join(BUILD, "memtrace"), "plan", "--json", "--system", "memtrace", "--set", "framework=megatron-core", "--set", "seq_length=8192",
+               "--set", "global_batch_size=4096", "--set", "transformer_impl=transformer_engine", "--gpu", "H100", "--config"]
+    models = [("  the same of %s on %s GPUs, s" % (name, gpus), [*largest, os.path.join(ROOT, "tests", "config", name, "config.json"), "--gpus", gpus], 3, bar)
+              for name, gpus, bar in (("mixtral-8x7b", "16384", "bar 2"), ("deepseek-v3", "16384", "bar 2"), ("llama-3.1-405b", "16128", "bar 2"))]
+    for what, command, runs, bar in (("plan of 16,384 GPUs over its whole space, s", job, 10, "bar 1"),
+                                     ("  the same, each layout tensor by tensor, s", megatron, 5, "bar 2"), *models):
+        whole = []
+        for _ in range(runs):
+            began = time.perf_counter()
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+            whole.append(time.perf_counter() - began)
+        line(what, "%.3f" % statistics.median(whole), "%.3f to %.3f in %d runs" % (min(whole), max(whole), runs), bar)
+
+
+def renderer_seconds():
+    """Processor time of each thread of the browser's processes that show pages."""
+    found = {}
+    for path in glob.glob("/proc/[0-9]*/task/[0-9]*/stat"):
+        try:
+            with open(path.split("/task/")[0] + "/cmdline") as command, open(path) as stat:
+                if "--type=renderer" in command.read():
+                    fields = stat.read().rpartition(")")[2].split()
+                    found[path] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        except OSError:  # it has ended
+            pass
+    return found
+
+
+def spike_is_drawn(page):
+    """The block of 3 GiB that lives for one event has its height in the whole trace and at the deepest zoom."""
+    page.press("p")
+    page.run('(() => { const s = document.getElementById("axis"); s.value = "event"; s.dispatchEvent(new Event("change")); })()')
+    peak = page.run("(() => { const c = memtrace.page.current.category; return c.totalAt(c.peak()); })()")
+    for zoom in "0", *"+" * 24:
+        page.press(zoom)
+        assert page.run("memtrace.page.timeline.drawn.highestBand") == peak > 3 << 30
+    first, last = page.run("memtrace.page.timeline.x.domain()")
+    assert last - first < 10
+
+
+def page(events=10_000_000, rounds=3):
+    """The page of many events in Chromium, from opening the file to the first picture; then five zooms. Beside the time, the processor time of
+    the busiest thread and of all: on an idle machine with two cores, opening takes at least the one and half of the other."""
+    sys.path.insert(0, os.path.join(ROOT, "tests"))
+    from browser import Page
+    folder = os.path.join(BUILD, "bench", "page")
+    os.makedirs(folder, exist_ok=True)
+    # Of noise, each block has 32 bits that nothing predicts (12 of size, 6 of stack, 14 of its place among the live ones): a page of 27 MB or more.
+    for kind, name in ("steps", "steps that are alike"), ("random", "20,000 live blocks replaced at random"), ("noise", "sizes, stacks and times at random too"):
+        trace, html = (os.path.join(folder, kind + end) for end in (".mtr", ".html"))
+        subprocess.run([os.path.join(BUILD, "bench", "make_page_trace"), trace, kind, str(events)], check=True)
+        subprocess.run([os.path.join(BUILD, "memtrace"), "html", trace, "-o", html], check=True, stderr=subprocess.DEVNULL)
+        ready, zooms, busiest, used = [], [], [], []
+        for _ in range(rounds):
+            before = renderer_seconds()
+            shown = Page(html)
+            threads = [seconds - before.get(thread, 0) for thread, seconds in renderer_seconds().items()]
+            busiest.append(max(threads))
+            used.append(sum(threads))
+            ready.append(shown.run("memtrace.readyMs") / 1e3)
+            zooms += shown.run("[1, 2, 3, 4, 5].map(() => { const began = performance.now(); memtrace.page.timeline.scaleBy(3); return performance.now() - began; })")
+            if kind != "noise":
+                spike_is_drawn(shown)
+            shown.close()
+        line("page of %d events, %s: MB" % (events, name), "%.1f" % (os.path.getsize(html) / 1e6), "", "" if kind == "noise" else "bar 20")
+        line("  ready in, s", "%.2f" % statistics.median(ready), "%.2f to %.2f in %d runs" % (min(ready), max(ready), rounds), "bar 2")
+        line("  processor time of the busiest thread, of all, s", "%.2f, %.2f" % (statistics.median(busiest), statistics.median(used)), "", "")
+        line("  a zoom, ms", "%.0f" % statistics.median(zooms), "%.0f to %.0f" % (min(zooms), max(zooms)), "bar 100")
+    shutil.rmtree(folder)
 
 
 if __name__ == "__main__":
-    parts = {"hook": hook, "steps": steps, "simulated_steps": simulated_steps, "trace": lambda: big_trace(10_000_000),
-             "live": lambda: big_trace(10_000_000, 20_000), "ranks": many_ranks, "calls": calls,
+    parts = {"hook": hook, "shipped": shipped, "steps": steps, "watched": watched, "simulated_steps": simulated_steps, "trace": lambda: (big_trace(10_000_000), exports(10_000_000)),
+             "live": lambda: big_trace(10_000_000, 20_000), "ranks": many_ranks, "fleet": fleet, "page": page, "calls": calls,
              "start": start_up, "estimate": estimate}
     unknown = [name for name in sys.argv[1:] if name not in parts]
     if unknown:

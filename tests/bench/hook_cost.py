@@ -1,6 +1,8 @@
 """What an event costs, in ns, as JSON: in the hook (the preload's definition minus PyTorch's own, called in turn under a Python stack of each
 depth), in the helper beside it, and under PyTorch's own memory history in the same process. Warm: one event right after the other. Cold: each
-after 4 MiB of other data were read, as between the allocations of a job."""
+after 4 MiB of other data were read, as between the allocations of a job.
+
+hook_cost.py HOOK_COST.so [warm]: only the hook, warm."""
 import ctypes
 import glob
 import json
@@ -134,5 +136,7 @@ def beside(pairs=1_000_000):
     return (settled() - began) / (2 * pairs)
 
 
-print(json.dumps({"no stack": warm(1, 512), "warm": {d: warm(d, MiB) for d in DEPTHS}, "cold": {d: cold(d) for d in DEPTHS},
-                  "helper": beside(), "history": {d: history(d) for d in DEPTHS}}))
+found = {"no stack": warm(1, 512), "warm": {d: warm(d, MiB) for d in DEPTHS}}
+if sys.argv[2:] != ["warm"]:
+    found.update({"cold": {d: cold(d) for d in DEPTHS}, "helper": beside(), "history": {d: history(d) for d in DEPTHS}})
+print(json.dumps(found))

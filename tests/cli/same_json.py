@@ -78,15 +78,15 @@ def of_configurations():
     for path in sorted(glob.glob(os.path.join(ROOT, "tests", "config", "*", "config.json"))):
         model = os.path.basename(os.path.dirname(path))
         for how, words in ESTIMATE.items():
-            yield "estimate %s, %s" % (model, how), ["estimate", "--json", "--config", "config/%s/config.json" % model, *words.split()]
+            yield "estimate %s, %s" % (model, how), ["estimate", "--json", "--how", "formula", "--config", "config/%s/config.json" % model, *words.split()]
     for model in ("examples/llama-3.1-8b.json", "config/gpt2/config.json", "config/mixtral-8x7b/config.json", "config/deepseek-v3/config.json"):
-        base = ["estimate", "--json", "--config", model, "--set", "micro_batch_size=1", "--set", "seq_length=1024"]
+        base = ["estimate", "--json", "--how", "formula", "--config", model, "--set", "micro_batch_size=1", "--set", "seq_length=1024"]
         for how, words in EXAMPLE.items():
             yield "estimate %s, %s" % (model, how), [*base, *words.split()]
         yield "the configuration %s" % model, [*base, "--show-config"]
     for name, words in COMMANDS.items():
         for how, more in (("estimate", []), ("the configuration", ["--show-config"])):
-            command = ["estimate", "--json", *more, "--world-size", "8"]
+            command = ["estimate", "--json", "--how", "formula", *more, "--world-size", "8"]
             if name in ("torchtitan", "Trainer"):
                 command += ["--config", "config/llama-3.2-1b/config.json"]
             yield "%s of a command of %s" % (how, name), [*command, "--", *words.split()]

@@ -254,7 +254,7 @@ class Estimate(Case):
             kind = {"kind"} if e["system"] == "memtrace" else set()
             for t in e["terms"]:
                 self.assertEqual({"id", "component", "title", "bytes", "formula", "source"} | kind, set(t))
-        text = self.run_([MEMTRACE, "estimate", *options(dict(LLAMA_8B, num_parameters=8030261248, zero_stage=3))], COLUMNS=80).stdout
+        text = self.run_([MEMTRACE, "estimate", "--system", "all", "--verbose", *options(dict(LLAMA_8B, num_parameters=8030261248, zero_stage=3))], COLUMNS=80).stdout
         self.assertTrue(all(len(line) <= 80 for line in text.splitlines()), text)
         for word in ("activations", "total", "without", "llama-4d", "cannot say it"):
             self.assertIn(word, text)

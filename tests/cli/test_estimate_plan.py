@@ -18,7 +18,7 @@ class Plan(Case):
         return json.loads(out)
 
     def test_layouts(self):
-        plan = self.plan()
+        plan = self.plan("--order", "document")
         seen = set()
         for l in plan["layouts"]:
             t, p, c, d, b, m = sizes = [l[k] for k in KEYS]

@@ -8,7 +8,7 @@ ESC = "\x1b[31m\x1b]0;T\x07\x08\x7f\r\n\t\u009b2J\u0085\u2028\u202eevil\u2066\u2
 YAML_ESC = '"' + "".join("\\u%04x" % ord(c) for c in ESC) + '"'
 BAD = {c for c in map(chr, range(0x500)) if ord(c) < 32 or 0x7f <= ord(c) < 0xa0} - {"\n"} | {chr(c) for c in (
     0x61c, 0x200e, 0x200f, 0x2028, 0x2029, *range(0x202a, 0x202f), *range(0x2066, 0x206a))}
-COMMANDS = "run", "simulate", "report", "diff", "check", "estimate", "match", "plan", "preload-path"
+COMMANDS = "run", "simulate", "report", "html", "diff", "check", "top", "export", "summarize", "history", "estimate", "match", "plan", "preload-path", "jupyter", "completion"
 
 
 class Hostile(Case):
@@ -42,7 +42,7 @@ class Hostile(Case):
         options = {"estimate": ("--config", "--set", "--env", "--gpu", "--system", "--world-size", "--explain", "--format", "--color"),
                    "plan": ("--config", "--set", "--env", "--gpu", "--system", "--gpus", "--flags", "--top"),
                    "match": ("--config", "--set", "--env", "--tolerance", "--component-tolerance", "--what-if", "--write-config"),
-                   "check": ("--max-peak", "--max-growth", "--rank"), "diff": ("--fail-over", "--top"), "report": ("--rank", "--top", "--color"),
+                   "check": ("--max-peak", "--max-growth", "--rank"), "export": ("--format", "--table", "--at", "--rank", "-o"), "diff": ("--fail-over", "--top"), "report": ("--rank", "--top", "--color"), "top": ("--filter", "--sort", "--interval", "--prometheus"),
                    "simulate": ("--gpu", "--gpus", "--ranks", "--world-size", "--steps", "--until-oom", "--config", "-o")}
         for command, names in options.items():
             for name in names:
@@ -91,6 +91,33 @@ class Hostile(Case):
                 with self.subTest(command=command, arguments=arguments):
                     self.shown(command, *(["--max-peak", "1GiB"] if command == "check" else []), *arguments)
         self.shown("estimate", "--config", directory)
+
+    def test_records(self):
+        """Of commands that read records: names of files, lines that are no records, and texts of records."""
+        text = dict.fromkeys(("run", "host", "gpu", "command", "trace", "model", "config_fingerprint", "verdict", "end", "memtrace_version"), ESC)
+        line = {"memtrace_record": 1, "device": 0, **text, "peak": {"phase": ESC, "by_category": {ESC: 1}}, "owners": {ESC: {"at_peak_bytes": 1}},
+                "places": [{"frame": ESC, "inner": ESC, "module": ESC}], "versions": {ESC: ESC}, "config": {ESC: ESC}, "warnings": [ESC]}
+        other = {**line, "run": "r", "config": {}, "versions": {}, "device": 1}
+        path = self.write("r%s.jsonl" % ESC, json.dumps(line) + "\n" + json.dumps(other) + '\n{"%s": 1}\n{%s}\n' % (json.dumps(ESC)[1:-1], ESC))
+        history = "history", "--file", os.path.join(self.dir, "h%s.sqlite" % ESC)
+        for command in (("report", path), ("report", "--json", path), ("check", "--max-peak", "1GiB", path),
+                        ("summarize", "--merge", path), (*history, "add", path), (*history, "list"), (*history, "trend"), (*history, "show", "1"),
+                        (*history, "show", ESC), (*history, "compare", "1", "2"), (*history, "--json", "list"), (*history, "--json", "compare", "1", "2")):
+            with self.subTest(command=command):
+                self.shown(*command)
+        for word in "1", "2":
+            self.assertIn("evil", self.shown(*history, "show", word, status=0))
+        self.assertNotIn("\x1b[31m", self.run_([MEMTRACE, *history, "compare", "1", "2"]).stdout)
+
+    def test_top(self):
+        """Directories and traces with hostile names, damaged ones too."""
+        directory = os.path.join(self.dir, "t" + ESC)
+        os.mkdir(directory)
+        self.write(os.path.join(directory, "a%s.mtr" % ESC), "no trace " + ESC)
+        self.write(os.path.join(directory, "b.mtr"), "MEMTRACE" + ESC * 100)
+        for arguments in ("--once",), ("--json",), ("--once", "--filter", ESC), ("--once", "--prometheus", os.path.join(self.dir, "m" + ESC)):
+            with self.subTest(arguments=arguments):
+                self.assertIn("evil" if "--filter" not in arguments else "", self.shown("top", *arguments, directory, status=0))
 
     def test_environment(self):
         for name in "MEMTRACE_COLOR", "MEMTRACE_DIR", "COLUMNS", "MEMTRACE_CONFIG", "CUDASIM_GPU", "PATH":

@@ -128,7 +128,7 @@ class Layers(unittest.TestCase):
         with open(os.path.join(self.copy, "CONTRIBUTING.md")) as f:
             row = re.search(r"(?m)^\| `analyzer/util/` .*\|$", f.read()).group(0)
         self.write("CONTRIBUTING.md", row[:-1] + "`trace` |\n| `analyzer/nowhere/` | nothing is there | `util` |", row)
-        self.check("table", "circle: analyzer/trace analyzer/util", "the row of analyzer/nowhere names analyzer/nowhere")
+        self.check("table", "circle: .*analyzer/trace analyzer/util", "the row of analyzer/nowhere names analyzer/nowhere")
         os.mkdir(os.path.join(self.copy, "analyzer/attic"))
         self.addCleanup(os.rmdir, os.path.join(self.copy, "analyzer/attic"))
         self.write("analyzer/attic/old.c", "")

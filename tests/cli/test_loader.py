@@ -22,6 +22,7 @@ class Loader(Case):
         os.mkdir(self.bin)
         for name in ("memtrace", "libmemtrace.so", "libcudasim.so"):
             shutil.copy(os.path.join(BUILD, name), self.bin)
+        shutil.copytree(os.path.join(BUILD, "cudasim", "python"), os.path.join(self.bin, "cudasim", "python"))
         self.ran = os.path.join(self.dir, "ran")
 
     def memtrace(self, *command, sub="run", **settings):

@@ -1,5 +1,6 @@
-"""The job array in examples/ on a real Slurm of one node, started here: Debian's slurmctld, slurmd, slurm-client and munge."""
+"""The job array and the training job in examples/ on a real Slurm of one node, started here: Debian's slurmctld, slurmd, slurm-client and munge."""
 import getpass
+import glob
 import os
 import shutil
 import socket
@@ -8,7 +9,7 @@ import sys
 import time
 import unittest
 
-from harness import MEMTRACE, ROOT, Case
+from harness import MEMTRACE, ROOT, Case, python
 
 DAEMONS = ("munged", "slurmctld", "slurmd")
 CONFIGURATION = """ClusterName=test
@@ -25,13 +26,14 @@ SlurmctldPidFile={dir}/slurmctld.pid
 SlurmdPidFile={dir}/slurmd.pid
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
+GresTypes=gpu
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
 JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
 MailProg=/bin/true
 ReturnToService=2
-NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} RealMemory=4096
+NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} RealMemory=4096 Gres=gpu:2
 PartitionName=all Nodes={host} Default=YES
 """
 
@@ -61,6 +63,8 @@ class Slurm(Case):
         with open(os.path.join(self.place, "slurm.conf"), "w") as f:
             f.write(CONFIGURATION.format(host=socket.gethostname().split(".")[0], ports=free_ports(2), user=getpass.getuser(), dir=self.dir,
                                          cpus=os.cpu_count()))
+        with open(os.path.join(self.place, "gres.conf"), "w") as f:
+            f.write("Name=gpu File=/dev/zero\nName=gpu File=/dev/full\n")    # any devices
         self.env = {**os.environ, "SLURM_CONF": os.path.join(self.place, "slurm.conf"),
                     "PATH": os.path.dirname(MEMTRACE) + os.pathsep + os.environ["PATH"]}
         self.daemon("munged", "--foreground", "--force", "--socket=%s/munge.socket" % self.dir,
@@ -112,6 +116,26 @@ class Slurm(Case):
         for rank, entry in ranks.items():
             self.assertEqual((entry["world_size"], entry["simulated"], entry["end"]), (512, True, "exit"))
             self.assertEqual(entry["peak"]["by_owner"]["application"], rank + 1 << 20)
+
+    @unittest.skipUnless(os.environ.get("ALL_JOBS"), "make test-all")
+    def test_training(self):
+        """Two ranks that srun starts, with gloo's messages between them. The GPUs are simulated: `simulate` is in the place of `run`."""
+        bin = os.path.join(self.dir, "bin")
+        os.mkdir(bin)
+        with open(os.path.join(bin, "memtrace"), "w", opener=lambda path, flags: os.open(path, flags, 0o700)) as f:
+            f.write('#!/bin/sh\n[ "$1" != run ] || { shift; set -- simulate --gpus 2 "$@"; }\nexec %s "$@"\n' % MEMTRACE)
+        self.env.update(PATH=":".join((bin, os.path.dirname(python()), os.environ["PATH"])), OMP_NUM_THREADS="1")
+        small = "--layers 2 --width 128 --heads 4 --vocabulary 512 --length 128 --steps 2".split()
+        examples = os.path.join(ROOT, "examples")
+        self.slurm("sbatch", "--wait", "--nodes", "1", "--ntasks-per-node", "2", "--gpus-per-node", "2", "--cpus-per-task", "1",
+                   os.path.join(examples, "train.sbatch"), os.path.join(examples, "train_gpt2.py"), *small)
+        self.traces, = glob.glob(os.path.join(self.dir, "traces-*"))
+        with open(glob.glob(os.path.join(self.dir, "slurm-*.out"))[0]) as f:
+            said = f.read()
+        ranks = self.report()["ranks"]
+        self.assertEqual([(r["rank"], r["world_size"], r["end"], len(r["communicators"])) for r in ranks], [(n, 2, "exit", 1) for n in (0, 1)], said)
+        self.assertIn("step 2: %.2f GiB" % (max(r["peak"]["allocated_bytes"] for r in ranks) / 2**30), said)
+        self.assertRegex(said, r"rank \d of 2")
 
 
 if __name__ == "__main__":

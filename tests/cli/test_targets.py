@@ -55,7 +55,7 @@ class Targets(unittest.TestCase):
             done = subprocess.run(["/bin/sh", os.path.join(ROOT, "tests", "setup.sh"), "build"], env={"PATH": folder, "HOME": folder, "CUDA_HOME": folder},
                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
             self.assertEqual(done.returncode, 0, done.stdout)
-            self.assertIn("jansson, libyaml and uthash", done.stdout)
+            self.assertIn("jansson, libyaml, zlib, SQLite, protobuf-c, ncurses and uthash", done.stdout)
 
     def test_shell(self):
         for path in glob.glob(os.path.join(ROOT, "tests", "**", "*.sh"), recursive=True) + [os.path.join(ROOT, "examples", "demo.sh")]:

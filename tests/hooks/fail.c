@@ -2,7 +2,8 @@
  * Makes calls of libmemtrace.so fail. FAIL=NAME,K,ERRNO,once|ever: the K-th call (from 1) of that C
  * library function from libmemtrace.so, or it and all later ones. FAIL_CALL=NUMBER,ERRNO: that
  * system call of the whole process and of what it starts, by seccomp, from the start of the program
- * on. The programs that this is loaded into make none of these calls themselves after their start.
+ * on. LATE=NAME: each call of that function from libmemtrace.so takes 200 ms more. The programs
+ * that this is loaded into make none of these calls themselves after their start.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -26,6 +27,7 @@
 #include <unistd.h>
 
 static char name[64], mode[16];
+static const char *late;
 static int at, error;
 static atomic_int calls;
 static uintptr_t low, high;
@@ -66,6 +68,7 @@ __attribute__((constructor)) static void begin(void)
 	const char *what = getenv("FAIL"), *call = getenv("FAIL_CALL");
 	unsigned number, with;
 
+	late = getenv("LATE");
 	dl_iterate_phdr(find, NULL);
 	if (what && sscanf(what, "%63[^,],%d,%d,%15s", name, &at, &error, mode) != 4)
 		abort();
@@ -77,7 +80,11 @@ static int fails(const char *function, const void *caller)
 {
 	int n;
 
-	if (strcmp(function, name) != 0 || (uintptr_t)caller < low || (uintptr_t)caller >= high)
+	if ((uintptr_t)caller < low || (uintptr_t)caller >= high)
+		return 0;
+	if (late && strcmp(function, late) == 0)
+		usleep(200000);
+	if (strcmp(function, name) != 0)
 		return 0;
 	n = ++calls;
 	return strcmp(mode, "ever") == 0 ? n >= at : n == at;

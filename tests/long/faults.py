@@ -38,7 +38,7 @@ def run(folder, **settings):
     """One run: (status of the job, number of calls of the function, the observed result)."""
     program, shim = programs_of(folder)
     traces = tempfile.mkdtemp(dir=folder)
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("MEMTRACE_", "CUDASIM_", "FAIL"))}
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("MEMTRACE_", "CUDASIM_", "FAIL", "LATE"))}
     env.update(settings, LD_PRELOAD=PRELOAD + " " + shim, MEMTRACE_DIR=os.path.join(traces, "t"), FAIL_SAY="1")
     done = subprocess.run([program, "blocks", "20000"], env=env, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
     called = re.search(r"was called (\d+) times", done.stderr)

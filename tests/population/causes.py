@@ -1,10 +1,10 @@
 """The causes that faults have, and the rules that name each of them: the first finding must be one of these."""
 CAUSES = {
-    "graph kept": ("LEAK_GRAPH_RETAINED", "GRAPH_KEPT"),
+    "graph kept": ("EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED", "GRAPH_KEPT", "GRAPH_UNUSED"),
     "failed pass kept": ("FORWARD_REPEATED", "GRAPH_KEPT"),  # a second try inside `except`, which keeps the frames of the first
-    "list of tensors": ("LEAK_GRAPH_RETAINED", "EVAL_ACCUMULATION"),
+    "list of tensors": ("EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED", "EVAL_ACCUMULATION"),
     "evaluation with a graph": ("EVAL_GRAPH_KEPT", "GRAPH_KEPT"),
-    "results kept on the GPU": ("EVAL_ACCUMULATION", "LEAK_GRAPH_RETAINED"),
+    "results kept on the GPU": ("EVAL_ACCUMULATION", "LEAK_GRAPH_RETAINED", "INFERENCE_RESULTS"),
     "losses summed": ("LOSSES_SUMMED",),
     "attention scores": ("ATTN_QUADRATIC",),
     "logits": ("LOGITS_SPIKE",),
@@ -14,11 +14,11 @@ CAUSES = {
     "second model": ("SECOND_MODEL",),
     "loaded checkpoint": ("RESUME_DUPLICATE_STATE",),
     "first optimizer kept": ("SECOND_OPTIMIZER",),
-    "base not frozen": ("GRADIENTS_UNUSED",),
-    "gradients kept": ("GRADS_HELD_IN_FORWARD",),
+    "base not frozen": ("GRADIENTS_UNUSED", "BASE_TRAINED"),
+    "gradients kept": ("GRADS_HELD_IN_FORWARD", "GRADIENT_COPIES"),
     "data moved to the GPU": ("DATA_ON_GPU",),
-    "data kept on the GPU": ("DATA_ON_GPU", "LEAK_GRAPH_RETAINED"),  # each step leaves its batch on the GPU
-    "batch too large": ("ACT_PEAK", "LOGITS_SPIKE"),  # smaller batches, accumulated: whichever of the two is larger, it scales with the batch
+    "data kept on the GPU": ("DATA_ON_GPU", "EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED"),  # each step leaves its batch on the GPU
+    "batch too large": ("ACT_PEAK", "LOGITS_SPIKE", "INFERENCE_BATCH"),  # smaller batches, accumulated: whichever of the two is larger, it scales with the batch
     "evaluation batch": ("EVAL_BATCH_LARGE", "BATCH_OUTLIER"),  # the evaluation's batch makes the peak: a smaller one, the training fits
     "reference with a graph": ("REFERENCE_GRAPH", "EVAL_GRAPH_KEPT", "GRADIENTS_UNUSED"),  # no_grad() around a model that is not trained
     "whole model recomputed": ("RECOMPUTE_COARSE", "RECOMPUTE_INEFFECTIVE"),  # one checkpoint for all: one for each block
@@ -30,17 +30,17 @@ CAUSES = {
     "larger batch": ("BATCH_OUTLIER",),
     "activations": ("ACT_PEAK",),
     "own KV cache": ("KV_CACHE", "GROWING_TENSOR"),  # keys and values grow by concatenation, one tensor for each layer
-    "caches of finished requests": ("LEAK_GRAPH_RETAINED", "EVAL_ACCUMULATION", "KV_CACHE_STATIC", "KV_CACHE"),  # each request leaves its cache
+    "caches of finished requests": ("KV_CACHES_KEPT", "LEAK_GRAPH_RETAINED", "EVAL_ACCUMULATION", "KV_CACHE_STATIC", "KV_CACHE"),  # each request leaves its cache
     "static KV cache": ("KV_CACHE_STATIC",),
-    "KV cache in training": ("KV_CACHE", "LEAK_GRAPH_RETAINED", "GRAPH_KEPT"),  # use_cache in training, and every step's cache is kept
+    "KV cache in training": ("KV_CACHE", "EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED", "GRAPH_KEPT"),  # use_cache in training, and every step's cache is kept
     "inference with a graph": ("INFERENCE_GRAPH", "EVAL_GRAPH_KEPT"),  # inference without no_grad()
-    "KV cache": ("KV_CACHE", "KV_CACHE_STATIC"),
-    "copies of the model kept": ("LEAK_GRAPH_RETAINED", "SECOND_MODEL", "CKPT_SAVE_SPIKE"),  # snapshots of the weights belong on the host
+    "KV cache": ("KV_CACHE", "KV_CACHE_STATIC", "INFERENCE_BATCH"),  # too many sequences at once: in the prefill, the call itself is larger than its cache
+    "copies of the model kept": ("EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED", "SECOND_MODEL", "CKPT_SAVE_SPIKE"),  # snapshots of the weights belong on the host
     "weights not tied": ("WEIGHTS_NOT_TIED",),  # the embedding and the output have a parameter each: assign the one to the other
-    "growing cache": ("LEAK_GRAPH_RETAINED",),  # a cache takes another entry in each step: limit it
+    "growing cache": ("EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED",),  # a cache takes another entry in each step: limit it
     "copies for a checkpoint": ("CKPT_SAVE_SPIKE",),
     "optimizer temporaries": ("OPT_FOREACH_TEMP",),
-    "clipping": ("GRAD_NORM_TEMP",),
+    "clipping": ("GRAD_NORM_TEMP", "GRADIENT_COPIES"),
     "fragmentation": ("FRAG_EXTERNAL", "FRAG_VARLEN_RATCHET"),
     "another process": ("OTHER_PROCESS_ON_GPU",),
     "cap": ("PER_PROCESS_CAP",),

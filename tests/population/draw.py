@@ -62,7 +62,7 @@ def tried(server, draw, directory):
             return {**draw, "outcome": "error", "error": "%s: %s" % (name, one.get("error") or "died")}
     reserved = twin["reserved"]
     more = faulty["outside"] - twin["outside"] + faulty["allocated"]  # beside what the fixed job has outside of PyTorch
-    draw = {**draw, "fixed_peak": twin["allocated"], "faulty_peak": more, "faulty_by_step": faulty["by_step"]}
+    draw = {**draw, "fixed_peak": twin["allocated"], "faulty_peak": more, "faulty_by_step": [n - twin["outside"] for n in faulty["by_step"]]}
     if core.FAULTS[draw["fault"]].own_limit:
         more = 2 * reserved
     if more < ENOUGH * reserved:
@@ -87,12 +87,15 @@ def judged(draw, found):
     word = REMEDIES.get(draw["cause"], "")
     saving = next((r["saving_bytes"] for r in first["remedies"] if r.get("saving_bytes") and word is not None and word in r["action"]), None)
     return {"outcome": "right" if first["rule"] in CAUSES[draw["cause"]] else "wrong", "rule": first["rule"], "confidence": first["confidence"],
-            "saving": saving, "step": step_of_death(found), "findings": [f["rule"] for f in found["findings"]]}
+            "saving": saving, **place_of_death(found), "findings": [f["rule"] for f in found["findings"]]}
 
 
-def step_of_death(found):
-    """From 1; None for a job without steps."""
-    return next((oom["step"] for rank in found["ranks"] for oom in rank["oom"]), None)
+def place_of_death(found):
+    """The step, from 1, or None for a job without steps; and the level that the job had reached, with what it asked for."""
+    rank, oom = next(((rank, oom) for rank in found["ranks"] for oom in rank["oom"]), (None, None))
+    if not oom:
+        return {"step": None, "level": None}
+    return {"step": None if rank["inference"] else oom["step"], "level": oom["allocated_bytes"] + oom["requested_bytes"]}
 
 
 def drawn(options):

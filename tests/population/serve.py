@@ -17,13 +17,14 @@ LIMIT = 240  # seconds for a job
 
 
 def note_steps(target, result):
-    """Adds the peak after each step, of a job that has steps."""
+    """Adds the peak after each step, with what is outside of PyTorch then, of a job that has steps."""
     import torch
     step, result["by_step"] = target.step, []
 
     def noted(i):
         done = step(i)
-        result["by_step"].append(torch.cuda.max_memory_allocated())
+        free, total = torch.cuda.mem_get_info()
+        result["by_step"].append(torch.cuda.max_memory_allocated() + total - free - torch.cuda.memory_reserved())
         return done
     target.step = noted
 

@@ -1,9 +1,9 @@
 """What memtrace said of drawn jobs, as the tables of docs/population.md and the confidence of each rule.
 
-table.py RESULTS... [--again DIRECTORY] [--write] [--development]
+table.py RESULTS... [--again DIRECTORY] [--first FILE...] [--write] [--development]
 
 RESULTS: files of draw.py --results. --again: asks memtrace anew, of the traces that draw.py --keep left. --write: writes docs/population.md and
-analyzer/diagnose/confidence.def. --development: only the draws that the rules may be developed with, each wrong one in a line.
+analyzer/diagnose/confidence.def. --first: results of draws that the rules had not met, as they were judged then. --development: only the draws that the rules may be developed with, each wrong one in a line.
 """
 import argparse
 import collections
@@ -16,7 +16,7 @@ ROOT = os.path.join(HERE, "..", "..")
 sys.path[:0] = [HERE, os.path.join(HERE, "..")]
 from causes import GROWS  # noqa: E402
 from draw import judged, report  # noqa: E402
-from held_out import FAMILIES, GROUPS  # noqa: E402
+from held_out import FAMILIES, GROUPS, NEW  # noqa: E402
 
 COUNTED = "right", "wrong", "unnamed"
 LEVELS = "high", "medium", "low"
@@ -52,15 +52,24 @@ def counts_of_rules(results):
 
 
 def needed_less(r):
-    """What the fixed job needs less than the faulty one; where the fault takes more in each step, up to the end of the step in which that died."""
+    """What the fixed job needs less than the faulty one; where the fault takes more in each step, up to the end of the step in which that died.
+
+    memtrace may count a step less, if the job does something before its first step: the job died in no step that ended below the level it had reached.
+    None if it is unknown: a job without steps that needs more and more.
+    """
     by_step = r.get("faulty_by_step") or []
-    grows = r["cause"] in GROWS and r.get("step") and r["step"] <= len(by_step)
-    return (by_step[r["step"] - 1] if grows else r["faulty_peak"]) - r["fixed_peak"]
+    if r["cause"] not in GROWS:
+        return r["faulty_peak"] - r["fixed_peak"]
+    if not r.get("step"):
+        return None
+    reached = next((n for n, peak in enumerate(by_step, 1) if peak >= (r.get("level") or 0)), 0)
+    step = max(r["step"], reached)
+    return (by_step[step - 1] if step <= len(by_step) else r["faulty_peak"]) - r["fixed_peak"]
 
 
 def savings(results):
     """Of right findings with a saving, how many are within 10 % of what the fixed job needs less."""
-    told = [r for r in results if r["outcome"] == "right" and r.get("saving")]
+    told = [r for r in results if r["outcome"] == "right" and r.get("saving") and needed_less(r) is not None]
     near = [r for r in told if abs(r["saving"] - needed_less(r)) <= 0.1 * needed_less(r)]
     return near, told
 
@@ -70,15 +79,20 @@ def markdown(head, rows):
     return lines + ["| " + " | ".join(map(str, row)) + " |" for row in rows] + [""]
 
 
-def summary(results):
+def summary(results, first):
+    """Rows for the draws as they are judged now, and for those that the rules had not met, as they were judged at first sight."""
+    unknown = [r for r in first if r["fault_group"] in NEW]
+    left_out = [r for r in first if r not in unknown and is_held_out(r)]
     rows = []
-    for name, part in (("families and faults that the rules were developed with", [r for r in results if not is_held_out(r)]),
-                       ("families and faults that were left out", [r for r in results if is_held_out(r)]), ("all", results)):
+    for name, part in (("all draws, with the rules as they are", results),
+                       ("at first sight: families and faults that were left out at first", left_out),
+                       ("at first sight: faults that were made after the rules", unknown),
+                       ("at first sight: others", [r for r in first if r not in unknown and r not in left_out])):
         near, told = savings(part)
         high = [r for r in part if r.get("confidence") == "high"]
         rows.append((name, len(part), share(sum(r["outcome"] == "right" for r in part), len(part)),
                      share(sum(r["outcome"] == "wrong" for r in high), len(part)), share(len(near), len(told))))
-    return markdown(("draws", "number", "first finding right", "wrong with high confidence", "saving within 10 %"), rows)
+    return markdown(("draws", "number", "first finding right", "wrong with high confidence", "saving within 10 %"), [row for row in rows if row[1]])
 
 
 def calibration(results):
@@ -89,15 +103,16 @@ def calibration(results):
     return markdown(("confidence", "right"), rows)
 
 
-def page(results, dropped):
+def page(results, first, dropped):
     head = ("", "first finding right", "wrong with high confidence", "not named")
     lines = ["# Jobs with injected faults", "",
              "Made by `tests/population/draw.py` and `tests/population/table.py --write`: jobs of real PyTorch and its frameworks on the simulated device,",
              "with a fault drawn at random, on a card between the peaks without and with the fault. The fixed form of each job is known, so the cause and",
              "what its remedy saves are known too. %d draws count; of %d others %s." % (
                  len(results), sum(dropped.values()), ", ".join("%d: %s" % (n, why) for why, n in dropped.most_common())), ""]
-    lines += summary(results)
-    lines += ["Left out while the rules were written: %s; faults: %s." % (", ".join(sorted(FAMILIES)), ", ".join(sorted(GROUPS))), ""]
+    lines += summary(results, first)
+    lines += ["Left out while the first rules were written: %s; faults: %s." % (", ".join(sorted(FAMILIES)), ", ".join(sorted(GROUPS))), "",
+              "The rules were mended after most draws, also of those kinds; a row of first sight counts answers about draws that the rules had not met.", ""]
     lines += ["## Confidence", ""] + calibration(results)
     lines += ["## Families of jobs", ""] + markdown(("family", *head[1:]), by(results, "family"))
     lines += ["## Faults", ""] + markdown(("fault", *head[1:]), by(results, "fault"))
@@ -134,21 +149,23 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("results", nargs="+")
     parser.add_argument("--again")
+    parser.add_argument("--first", nargs="*", default=[])
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--development", action="store_true")
     options = parser.parse_args()
     results = load(options.results, options.again)
     dropped = collections.Counter(r["outcome"] for r in results if r["outcome"] not in COUNTED)
     results = [r for r in results if r["outcome"] in COUNTED]
+    first = [r for r in load(options.first, None) if r["outcome"] in COUNTED]
     if options.development:
         results = [r for r in results if not is_held_out(r)]
         for r in results:
             if r["outcome"] != "right":
                 print("%04d %-22s %-24s %-22s %s" % (r["draw"], r["job"], r["fault"], r["cause"], (r.get("findings") or ["-"])[:4]))
     if options.write:
-        write("docs/population.md", page(results, dropped))
+        write("docs/population.md", page(results, first, dropped))
         write("analyzer/diagnose/confidence.def", table_of_confidence(results))
-    print("\n".join(summary(results) + calibration(results)))
+    print("\n".join(summary(results, first) + calibration(results)))
 
 
 if __name__ == "__main__":

@@ -130,11 +130,12 @@ static void test_read(void **state)
 	started_with(sockets[1]);
 	notice_end(1 << 21, 1 << 21, 1 << 21, 0);
 	over();
-	assert_string_equal(heard(pipes[0]), "memtrace: peak 1.0 MiB allocated, 1.0 MiB reserved. "
-					     "See where it went: memtrace report t\n");
+	assert_string_equal(heard(pipes[0]),
+			    "memtrace: peak 1.0 MiB allocated, 1.0 MiB reserved. "
+			    "See where it went: memtrace report t; as a page: memtrace html t\n");
 	assert_string_equal(heard(sockets[0]),
 			    "memtrace: peak 2.0 MiB allocated, 2.0 MiB reserved. "
-			    "See where it went: memtrace report t\n");
+			    "See where it went: memtrace report t; as a page: memtrace html t\n");
 	for (int i = 0; i < 2; i++)
 		close(pipes[i]), close(sockets[i]);
 }
@@ -198,7 +199,7 @@ static void test_files(void **state)
 	notice_end(1 << 20, 1 << 20, 1 << 20, 0);
 	over();
 	assert_string_equal(heard(pipes[0]), "");
-	assert_int_equal(pread(log, (char[200]){ 0 }, 200, 0), 4 + 89 + 4);
+	assert_int_equal(pread(log, (char[200]){ 0 }, 200, 0), 4 + 117 + 4);
 	close(log);
 }
 

@@ -21,6 +21,8 @@ LIBRARIES = "transformers==4.46.3 numpy<2.3 pytest"
 SCRIPTS = {"fused_linear_orpo_loss": "orpo_loss", "tiled_geglu": "tiled_mlp", "tiled_swiglu": "tiled_mlp"}
 GPUS = {"A100-SXM4-80GB": "A100-80GB", "A100-SXM4-40GB": "A100-40GB", "A100 80GB PCIe": "A100-80GB", "H100 PCIe": "H100-80GB",
         "H100 80GB HBM3": "H100-80GB", "GeForce RTX 3090": "RTX-3090", "GeForce RTX 4090": "RTX-4090", "B200": "B200"}
+NOTE = """Options after a script's name are those of `tests/published/liger_job.py`. `--collect N`: the publisher's process held memory that earlier benchmarks had left,
+until Python's garbage collector ran. When it ran was not published. It runs here before benchmark N only, the moment with which the rows of the sweep agree."""
 MEASURED = os.path.join(HERE, "liger_measured.json")  # the code, the PyTorch and the order that the publisher had, if not the row's
 
 
@@ -146,7 +148,7 @@ def write(table, measured):
                    job=" ".join([script, *arguments, row["provider"], row["mode"] or "", "%s=%s" % (row["x"], row["x_value"])]),
                    cause="" if same else m[0]["cause"] if m else row.get("cause", ""), ours=bool(not same and m and m[0]["ours"]))
     table.update(source="Liger-Kernel", url="https://github.com/linkedin/Liger-Kernel/blob/main/benchmark/data/all_benchmark_data.csv",
-                 command="tests/published/liger.py CHECKOUT")
+                 command="tests/published/liger.py CHECKOUT", note=NOTE)
     table.pop("about", None)
     os.makedirs(os.path.dirname(RESULTS), exist_ok=True)
     with open(RESULTS, "w") as f:

@@ -6,7 +6,9 @@ TREE is the checkout, SCRIPT the name of its file in benchmark/scripts/. The scr
 which two things are replaced: the version of the installed package, which is not installed here, and the CSV file, instead of
 which the rows are appended to OUT, one JSON object a line. The speed benchmarks are left out without --speed."""
 import argparse
+import gc
 import importlib.metadata
+import itertools
 import json
 import os
 import runpy
@@ -22,6 +24,8 @@ def parse():
     args.add_argument("--calls", type=int, help="a speed benchmark makes so many calls, instead of as many as its time allows")
     args.add_argument("--only", action="append", help="PROVIDER,MODE,X: only these memory benchmarks, in the script's order")
     args.add_argument("--providers", help="the order of the providers, instead of the script's")
+    args.add_argument("--x", help="these values of the sweep, instead of the script's")
+    args.add_argument("--collect", type=int, action="append", help="Python's collector runs only before the benchmark of this number, from 0, and it is known then what earlier ones left")
     args.add_argument("--as", dest="instead", help="PROVIDER=OTHER: what is measured as PROVIDER is OTHER")
     return args.parse_known_args()
 
@@ -57,6 +61,9 @@ def main():
         import triton.testing
 
         triton.testing.do_bench = lambda fn, **_: [0.0 * len([fn() is None for _ in range(args.calls)])] * 3
+    if args.collect is not None:
+        gc.disable()
+    numbers = itertools.count()
     run = utils.run_benchmarks
 
     def keep(data):
@@ -70,6 +77,8 @@ def main():
     def benchmark(bench_test_fn, metric_name, **keywords):
         if metric_name != "memory" and not args.speed:
             return
+        if args.x:
+            keywords["x_values"] = [type(keywords["x_values"][0])(x) for x in args.x.split(",")]
         if args.providers:
             keywords["kernel_providers"] = args.providers.split(",")
 
@@ -79,6 +88,8 @@ def main():
             row = {"kernel": keywords["kernel_name"], "metric": metric_name, "provider": data.kernel_provider,
                    "mode": data.kernel_operation_mode, "x": keywords["x_name"], "x_value": str(data.x),
                    "config": json.dumps(data.extra_benchmark_config, cls=utils.CustomEncoder)}
+            if args.collect is not None and next(numbers) in args.collect:
+                gc.collect()
             if args.instead and data.kernel_provider == args.instead.split("=")[0]:
                 data.kernel_provider = args.instead.split("=")[1]
             try:

@@ -100,6 +100,8 @@ def by_family(sources):
 def of_source(source):
     rows = source["rows"]
     lines = ["", "## " + source["source"], "", "<%s>" % source["url"], "", "`%s`" % source["command"], ""]
+    if source.get("note"):
+        lines += [source["note"], ""]
     versions = sorted({(r["measured_with"], r["simulated_with"]) for r in rows})
     if len(versions) == 1:
         lines += ["Measured with %s, simulated with %s." % versions[0], ""]

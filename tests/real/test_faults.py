@@ -1,5 +1,6 @@
 """Failures of jobs, disks and processes cost the job nothing, and the trace as little as possible."""
 import os
+import re
 import random
 import signal
 import subprocess
@@ -134,8 +135,10 @@ class Faults(Case):
                           TOTALS + "import os; os.chdir('/')"])
         line, = self.lines(done)
         self.assertIn("(simulated device)", line)
-        command = line.split(": ")[-1].replace("memtrace ", MEMTRACE + " ", 1)
-        self.assertIn("4.0 MiB", subprocess.run(command, shell=True, cwd="/", stdout=subprocess.PIPE, text=True).stdout)
+        report, page = re.search("(memtrace report .*); as a page: (memtrace html .*)$", line).groups()
+        for command, said in ((report, "4.0 MiB"), (page + " -o -", "<!doctype html>")):
+            done = subprocess.run(command.replace("memtrace ", MEMTRACE + " ", 1), shell=True, cwd="/", stdout=subprocess.PIPE, text=True)
+            self.assertIn(said, done.stdout)
 
     def test_no_file_descriptors(self):
         """A job that has used all its descriptor numbers is recorded: the recorder needs none of them."""

@@ -1,4 +1,5 @@
 """Every call of the recorder is made to fail: the job never notices, and docs/reliability.md has the observed results."""
+import errno
 import re
 import tempfile
 import unittest
@@ -23,3 +24,9 @@ class Injected(unittest.TestCase):
                 if "events are missing" not in what:        # a busy machine
                     for part in what.split("; "):
                         self.assertIn(part, page)
+
+    def test_the_end_waits_for_the_line(self):
+        """No trace can be made, and the job ends while the helper thread is about to say so: here what it does before that takes 200 ms more."""
+        with tempfile.TemporaryDirectory() as folder:
+            status, _, what = faults.run(folder, LATE="madvise", FAIL="pwrite,1,%d,ever" % errno.ENOSPC, MEMTRACE_WRITER_PROCESS="0")
+            self.assertEqual((status, what), (0, 'no trace; says "not recording: no trace can be made (no space left on device)"'))

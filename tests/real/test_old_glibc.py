@@ -62,6 +62,7 @@ class OldGlibc:
         cls.inside = "/tmp/" + os.path.basename(cls.folder)
         for name in ("memtrace", "libmemtrace.so", "libcudasim.so", "libcudasim-nvml.so"):
             shutil.copy(os.path.join(BUILD, name), cls.folder)
+        shutil.copytree(os.path.join(BUILD, "cudasim", "python"), os.path.join(cls.folder, "cudasim", "python"))
         stubs = [os.path.join(BUILD, "libc", n) for n in ("libpthread.so.0", "libdl.so.2")]
         old = ["-I" + os.path.join(ROOT, "include"), "-include", "memtrace/old_libc.h"]
         start = [os.path.join(ROOT, "analyzer", "util", "start.c"), "-Wl,--wrap=__libc_start_main"]

@@ -103,6 +103,37 @@ class NotComputed(Case):
         self.assertIn("sum 1048576", done.stdout)
 
 
+class Triton(Case):
+    JOB = os.path.join(JOBS, "triton_kernels.py")
+
+    def test_sizes_depend_on_kernels(self):
+        """The job compares with what PyTorch counts on the CPU."""
+        for version in ("2.8", "2.15") if os.environ.get("ALL_JOBS") else ("2.15",):
+            with self.subTest(version):
+                done = self.simulate([python(version), self.JOB])
+                line, = printed(done.stdout, "tiles")
+                self.assertEqual(line["tiles"], [line["wanted"], 1024])
+                self.assertNotIn("cudasim:", done.stderr)
+
+    def test_other_styles(self):
+        """Each of seven kernels is right, or a line says that it is not computed: in Triton 3.1 (PyTorch 2.5) the interpreter is wrong with NumPy 2."""
+        least = {"2.5": 0, "2.8": 5, "2.15": 7}
+        for version in least if os.environ.get("ALL_JOBS") else ("2.15",):
+            with self.subTest(version):
+                done = self.simulate([python(version), os.path.join(JOBS, "triton_more_kernels.py")])
+                right = [line["right"] for line in printed(done.stdout, "kernel")]
+                self.assertEqual(len(right), 7, done.stderr)
+                self.assertEqual(len([line for line in done.stderr.splitlines() if line.startswith("cudasim:")]), right.count(False), done.stderr)
+                self.assertGreaterEqual(right.count(True), least[version], done.stderr)
+
+    def test_reads_the_unknown(self):
+        """If the host reads what cannot be computed, a line names the kernel."""
+        done = self.simulate([python(), self.JOB, "unknown"])
+        said = [line for line in done.stderr.splitlines() if line.startswith("cudasim:")]
+        self.assertEqual(len(said), 1, done.stderr)
+        self.assertIn("Triton kernel tile_offsets, which is not computed (it reads bytes of counts that the device does not know)", said[0])
+
+
 class Recurrent(Case):
     def test_every_version(self):
         """cuDNN reported a reserve space of 736,000,000 bytes for the LSTM and of 864,000,000 for the GRU (PyTorch issue 2895). Beside it: the output, 250 * 100 * 320 * 4

@@ -363,6 +363,13 @@ def use_the_emulated_store(rendezvous):
     rendezvous._create_c10d_store = create
 
 
+# ---- kernels of Triton
+
+def compute_small_kernels(jit):
+    import memtrace_triton
+    memtrace_triton.compute_small_kernels(jit)
+
+
 # ---- when a module has been imported
 
 class AfterImport(importlib.abc.MetaPathFinder):
@@ -385,7 +392,7 @@ class AfterImport(importlib.abc.MetaPathFinder):
 
 
 def main():
-    actions = {}
+    actions = {"triton.runtime.jit": compute_small_kernels}
     if STEPS:
         actions["torch.optim.optimizer"] = end_after_steps
     if RUNNING:
@@ -394,8 +401,7 @@ def main():
         actions["torch.distributed.checkpoint.utils"] = plan_alone
         actions["torch.distributed.checkpoint.default_planner"] = expect_missing_shards
         actions["deepspeed.runtime.zero.utils"] = skip_comparison_with_rank_0
-    if actions:
-        sys.meta_path.insert(0, AfterImport(actions))
+    sys.meta_path.insert(0, AfterImport(actions))
     run_own_sitecustomize()
 
 

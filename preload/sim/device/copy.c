@@ -138,6 +138,21 @@ void copy_bytes(void *to, const void *from, size_t bytes)
 		copy_kept(to, from, bytes);
 }
 
+int cudasim_copy(void *to, const void *from, size_t bytes)
+{
+	bool known = !memory_is_device(from) || !taint_of(from, bytes);
+	if (memory_is_device(to))
+		taint_clear(to, bytes);
+	copy_kept(to, from, bytes);
+	return known;
+}
+
+void cudasim_forget(const void *at, size_t bytes, const char *cause)
+{
+	if (bytes && memory_is_device(at))
+		taint_set(at, bytes, 1, cause);
+}
+
 void copy_rows(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
 	       size_t rows)
 {

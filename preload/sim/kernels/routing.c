@@ -115,7 +115,8 @@ bool compute_topk(const struct launch *l)
 		return false;
 	for (uint64_t row = 0; row < rows; row++) {
 		const float *from =
-			readable ? (const float *)in.data + info_offset(&in, row) : NULL;
+			readable ? (const float *)(const void *)in.data + info_offset(&in, row)
+				 : NULL;
 		if (from && random_normals(drawn, from, length))
 			choose_drawn(chosen, drawn, count, length, largest);
 		else

@@ -9,7 +9,8 @@
 
 static const struct speed {
 	const char *name;
-	double memory, half, single, peers, host; /* GB/s, which are bytes per ns, and TFLOP/s */
+	/* GB/s, which are bytes per ns, and TFLOP/s */
+	double memory, half, single, peers, host, network;
 } speeds[] = {
 #define SPEED(...) { __VA_ARGS__ },
 #include "time/speeds.def"
@@ -19,9 +20,8 @@ static const struct speed {
 /* A thread of a kernel that streams through memory reads two vectors and writes one: 16 bytes is
  * the widest access of a thread (CUDA C++ programming guide, "device memory accesses"). */
 enum { VECTOR = 16, OPERANDS = 3 };
-/* Ranks of a node are joined by NVLink; beyond it each GPU has 400 Gbit/s (DGX A100 and H100: one
- * such port for each GPU). */
-enum { NODE = 8, NETWORK = 50 };
+/* Ranks of a node are joined by NVLink. */
+enum { NODE = 8 };
 /* ns of a round: NCCL's own tuning table has some microseconds for a step over NVLink ("simple"
  * protocol, baseLat of tuning.cc). */
 enum { ROUND = 4000 };
@@ -85,6 +85,6 @@ uint64_t speed_product(uint64_t m, uint64_t n, uint64_t k, uint64_t batch, enum 
 
 uint64_t speed_peers(uint64_t bytes, int ranks, int steps)
 {
-	double rate = ranks <= NODE ? card()->peers : NETWORK;
+	double rate = ranks <= NODE ? card()->peers : card()->network;
 	return (uint64_t)((double)bytes / rate) + (uint64_t)steps * ROUND;
 }

@@ -165,6 +165,44 @@ static void an_optimizers_closure_calls_the_model(void **state)
 	assert_phases(run(f), "1forward 1backward 1optimizer 2forward 2backward 2optimizer");
 }
 
+static void mark_step(struct fixture *f, bytes count)
+{
+	write_event_on(&f->w, MT_NO_DEVICE, MT_STEP, 0, count, NONE, f->python);
+}
+
+/* The job's marks win: two turns of the optimizer are one step. */
+static void marked_steps_win(void **state)
+{
+	struct fixture *f = *state;
+
+	make(f, f->setup, MIB);
+	for (unsigned step = 0; step < 2; step++) {
+		mark_step(f, step + 1);
+		for (unsigned i = 0; i < 2; i++) {
+			micro_batch(f);
+			make(f, f->optimizer, MIB);
+		}
+	}
+	assert_phases(run(f), "1setup 1forward 1backward 1optimizer 1forward 1backward 1optimizer "
+			      "2forward 2backward 2optimizer 2forward 2backward 2optimizer");
+}
+
+/* Marked at the end of each step: before the first mark is step 1. */
+static void steps_may_be_marked_at_their_end(void **state)
+{
+	struct fixture *f = *state;
+
+	make(f, f->setup, MIB);
+	for (unsigned step = 0; step < 2; step++) {
+		micro_batch(f);
+		micro_batch(f);
+		mark_step(f, step + 1);
+	}
+	make(f, f->model, MIB);
+	assert_phases(run(f), "1setup 1forward 1backward 1forward 1backward "
+			      "2forward 2backward 2forward 2backward 3forward");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -179,6 +217,8 @@ int main(void)
 		CASE(blocks_without_stacks_change_no_phase),
 		CASE(clipping_is_the_optimizers),
 		CASE(an_optimizers_closure_calls_the_model),
+		CASE(marked_steps_win),
+		CASE(steps_may_be_marked_at_their_end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -139,8 +139,7 @@ static const struct given hugging_face[] = {
 		     "{\"model_type\":\"falcon\",\"hidden_size\":64,\"intermediate_size\":128,\"num_hidden_layers\":2,"
 		     "\"num_attention_heads\":4,\"vocab_size\":100}" },
 	  .read = { "config.json" },
-	  .expect = "num_layers=2 num_parameters=-",
-	  .say = { "falcon" } },
+	  .expect = "num_layers=2 model_type=falcon num_parameters=- swiglu=- normalization=-" },
 	{ .name = "no layers",
 	  .files = { "config.json",
 		     "{\"model_type\":\"llama\",\"hidden_size\":64,\"intermediate_size\":128,\"num_attention_heads\":4,\"vocab_size\":9}" },

@@ -233,7 +233,8 @@ static void the_table_is_complete(void **state)
 		"BATCH_OUTLIER EVAL_ACCUMULATION EVAL_GRAPH_KEPT COMPILE_SPIKE CKPT_SAVE_SPIKE LEAK_GRAPH_RETAINED LEAK_REF_CYCLE "
 		"LEAK_OUTSIDE_TORCH ESTIMATE_MISMATCH_CONFIG REGRESSION_BETWEEN_RUNS TRACE_TRUNCATED GRADS_HELD_IN_FORWARD "
 		"KV_CACHE KV_CACHE_STATIC GRAPH_KEPT LOSSES_SUMMED FORWARD_REPEATED GROWING_TENSOR SECOND_OPTIMIZER SECOND_MODEL "
-		"GRADIENTS_UNUSED DATA_ON_GPU HUGE_TENSORS PINNED_GROWS EVAL_BATCH_LARGE ";
+		"EARLIER_STEP_KEPT GRADIENT_COPIES REFERENCE_GRAPH GRAPH_UNUSED GRADIENTS_UNUSED DATA_ON_GPU HUGE_TENSORS PINNED_GROWS EVAL_BATCH_LARGE "
+		"INFERENCE_GRAPH INFERENCE_RESULTS INFERENCE_BATCH KV_CACHES_KEPT LOGITS_OF_PROMPT BASE_TRAINED DOUBLE_PRECISION ";
 	const struct rule_row *row;
 	size_t count = 0, expected = 0;
 
@@ -273,10 +274,25 @@ static void messages_name_metrics(void **state)
 	}
 }
 
+/* If the size of the device is not known, neither is the number of steps that fit. */
+static void what_is_not_known_is_said(void **state)
+{
+	const struct metrics m = { .leak_steps_to_go = -1 };
+	struct finding f = { 0 };
+	struct buf b = { 0 };
+
+	(void)state;
+	diagnose_fill(&b, "{leak_steps_to_go} more steps fit", &m, &f);
+	assert_string_equal(b.text, "an unknown number of more steps fit");
+	buf_release(&b);
+	free(f.evidence);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
+		TEST(what_is_not_known_is_said),
 		TEST(another_process_is_the_cause),
 		TEST(a_context_is_no_other_process),
 		TEST(address_space_is_not_memory),

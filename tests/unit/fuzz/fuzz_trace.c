@@ -51,7 +51,8 @@ static void take(const struct trace *t)
 /* As session_load() does with a file. */
 static void load(struct session *l, const uint8_t *data, size_t size)
 {
-	const struct replay_options options = { .keep_live = 1 };
+	const struct replay_options options = { .keep_live = 1,
+						.phase = size / 8 % 2 ? "step" : NULL };
 	struct err e = { 0 };
 	struct trace t;
 
@@ -128,7 +129,8 @@ static unsigned char *make_trace(size_t *size)
 		MT_TENSOR_OOM,   MT_MANAGED_ALLOC, MT_PHYSICAL_ALLOC, MT_PHYSICAL_FREE,
 		MT_MAP,          MT_UNMAP,         MT_ARRAY_ALLOC,    MT_HOST_REGISTER,
 		MT_ALIAS_OPEN,   MT_ALIAS_CLOSE,   MT_GRAPH_RESERVED, MT_COMM_INIT,
-		MT_COMM_INIT,    MT_COMM_DESTROY,  MT_DEVICE_SAMPLE
+		MT_COMM_INIT,    MT_COMM_DESTROY,  MT_DEVICE_SAMPLE,  MT_PHASE_BEGIN,
+		MT_PHASE_BEGIN,  MT_PHASE_END,     MT_STEP,           MT_MARK
 	};
 	unsigned char *file;
 	struct writer w;
@@ -158,6 +160,8 @@ static unsigned char *make_trace(size_t *size)
 			write_segment(&w, random_number(3));
 		write_keyframe(&w, MT_TENSOR_ALLOC, 0x1000, 512, stacks[2]);
 		write_keyframe(&w, MT_COMM_INIT, 0x2000, 512, stacks[3]);
+		write_keyframe(&w, MT_PHASE_BEGIN, 0x3000, 0, stacks[2]);
+		write_keyframe(&w, MT_STEP, 0, 7, 0);
 		for (int i = 0; i < 40; i++) {
 			int kind = kinds[(first + random_number(choice)) % sizeof(kinds)];
 			int64_t n = (int64_t)random_number(1 << 20);

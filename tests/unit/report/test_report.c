@@ -125,7 +125,7 @@ static void more_is_proposed_only_where_there_is_more(void **state)
 	write_death(f);
 	add(f, save(f, "a"), 0);
 	report_text(&f->report, &style, &f->out);
-	assert_null(strstr(f->out.text, "next "));
+	assert_null(strstr(f->out.text, "--top"));
 }
 
 static const json_t *at(const json_t *f, const char *key)
@@ -291,6 +291,21 @@ static void losses_are_said(void **state)
 	assert_says(f, "warning     1234 records were given up to keep to the budget");
 }
 
+/* A worker of Ray: "ray::train" over longer arguments. */
+static void a_title_ends_the_command(void **state)
+{
+	static const char title[] = "ray::train\0\0\0\0\0\0", words[] = "python\0-m\0\0x\0";
+	struct fixture *f = *state;
+
+	write_event(&f->w, MT_TENSOR_ALLOC, GIB, GIB, f->loss, f->python);
+	write_meta(&f->w, MT_META_ARGV, title, sizeof(title));
+	add(f, save(f, "a"), 0);
+	assert_string_equal(f->report.ranks[0].command, "ray::train");
+	write_meta(&f->w, MT_META_ARGV, words, sizeof(words));
+	add(f, save(f, "b"), 1);
+	assert_string_equal(f->report.ranks[1].command, "python -m '' x ''");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -304,6 +319,7 @@ int main(void)
 		TEST(unknown_is_null),
 		TEST(counters_stand_where_nothing_was_recorded),
 		TEST(losses_are_said),
+		TEST(a_title_ends_the_command),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

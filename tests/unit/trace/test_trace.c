@@ -312,6 +312,7 @@ static void ids_with_holes_are_unknown(void **state)
 	assert_int_equal(open_file(&f), 0);
 	assert_int_equal(f.trace.tables.string_count, 51);
 	assert_int_equal(tables_string(&f.trace.tables, 20).length, 0);
+	assert_non_null(tables_string(&f.trace.tables, 20).at);
 	assert_int_equal(tables_string(&f.trace.tables, 50).length, 3);
 	done(&f);
 

@@ -1,0 +1,90 @@
+/* Collapsed stacks: "outermost;...;innermost BYTES", a line for each stack of the blocks that are
+ * live at a moment. */
+#include "attribution/stack_text.h"
+#include "export/events.h"
+#include "export/export.h"
+
+#include <stdlib.h>
+
+/* Bytes of each stack, and of each thread for blocks without a stack. */
+struct sums {
+	const struct input *in;
+	unsigned device;
+	bytes *stacks, *threads;
+};
+
+static void add_block(void *context, const struct mt_record *r)
+{
+	struct sums *s = context;
+	const struct tables *t = &s->in->trace.tables;
+
+	if (r->device != s->device || !input_is_block(s->in, r))
+		return;
+	if (tables_stack(t, r->stack)->frame_count)
+		s->stacks[r->stack] = bytes_add(s->stacks[r->stack], r->bytes);
+	else
+		s->threads[r->thread] = bytes_add(s->threads[r->thread], r->bytes);
+}
+
+static void add_thread(const struct tables *t, uint16_t thread, struct buf *b)
+{
+	struct thread of = tables_thread(t, thread);
+
+	buf_puts(b, "(no Python stack");
+	if (of.name.length) {
+		buf_puts(b, ", thread ");
+		buf_add_clean(b, of.name);
+	}
+	buf_puts(b, ")");
+}
+
+static void put_line(struct export *x, struct buf *line, bytes n)
+{
+	for (size_t i = 0; i < line->length; i++) /* a name may contain any character */
+		if ((unsigned char)line->text[i] < ' ')
+			line->text[i] = '?';
+	buf_addf(line, " %lld\n", (long long)n);
+	output_add(&x->out, line->text, line->length);
+	line->length = 0;
+}
+
+static void put_lines(struct export *x, const struct sums *s)
+{
+	const struct tables *t = &s->in->trace.tables;
+	struct buf line = { 0 };
+
+	for (uint32_t i = 0; i < t->stack_count; i++)
+		if (s->stacks[i]) {
+			stack_add_text(t, i, &line);
+			put_line(x, &line, s->stacks[i]);
+		}
+	for (uint32_t i = 0; i < 1u << 16; i++)
+		if (s->threads[i]) {
+			add_thread(t, (uint16_t)i, &line);
+			put_line(x, &line, s->threads[i]);
+		}
+	buf_release(&line);
+}
+
+static int add(struct export *x, const struct input *in, struct err *e)
+{
+	enum export_moment chosen = x->options->moment;
+	struct sums s = { .in = in,
+			  .stacks = xcalloc(in->trace.tables.stack_count, sizeof(*s.stacks)),
+			  .threads = xcalloc(1u << 16, sizeof(*s.threads)) };
+	struct event_sink sink = { .context = &s, .live = add_block };
+	const struct device *d = input_device(in, x->options->device, &s.device);
+	int status = d ? input_until(in, d, chosen == MOMENT_OF_FORMAT ? MOMENT_PEAK : chosen,
+				     &sink.until, e)
+		       : err_set(e, "%s: no event of a device", in->trace.path);
+
+	if (!status) {
+		(void)events_visit(&in->trace, &sink); /* what a cut file still has */
+		put_lines(x, &s);
+	}
+	free(s.stacks);
+	free(s.threads);
+	return status;
+}
+
+const struct export_writer export_collapsed = { .add = add };

@@ -1,0 +1,83 @@
+#include "export/input.h"
+
+#include "attribution/attribution.h"
+#include "replay/accounting.h"
+
+int input_open(struct input *in, const char *path, struct err *e)
+{
+	const struct replay_options options = { .keep_peak_blocks = 1 };
+
+	*in = (struct input){ 0 };
+	if (trace_open_header(&in->trace, path, e) < 0 || trace_load(&in->trace, e) < 0)
+		return -1;
+	replay_trace(&in->replay, &in->trace, &options);
+	return 0;
+}
+
+void input_close(struct input *in)
+{
+	replay_release(&in->replay);
+	trace_release(&in->trace);
+}
+
+const struct device *input_device(const struct input *in, int chosen, unsigned *ordinal)
+{
+	const struct device *most = NULL;
+
+	for (unsigned i = 0; i < MT_MAX_DEVICES; i++) {
+		const struct device *d = &in->replay.device[i];
+
+		if (!d->seen || (chosen >= 0 && i != (unsigned)chosen) ||
+		    (most && d->peak.allocated <= most->peak.allocated))
+			continue;
+		most = d;
+		*ordinal = i;
+	}
+	return most;
+}
+
+int input_is_block(const struct input *in, const struct mt_record *r)
+{
+	return r->device < MT_MAX_DEVICES &&
+	       account_is_block(&in->replay.device[r->device], &in->trace.tables, r);
+}
+
+int input_is_segment(const struct input *in, const struct mt_record *r)
+{
+	return r->device < MT_MAX_DEVICES &&
+	       account_is_segment(&in->replay.device[r->device], &in->trace.tables, r);
+}
+
+int input_is_failure(const struct input *in, const struct mt_record *r)
+{
+	if (r->device >= MT_MAX_DEVICES || r->kind != MT_DEVICE_FAIL)
+		return r->kind == MT_TENSOR_OOM;
+	return in->replay.device[r->device].counted_from_runtime ||
+	       (r->stack && !(tables_stack_flags(&in->trace.tables, r->stack) & STACK_PYTORCH));
+}
+
+int input_until(const struct input *in, const struct device *d, enum export_moment moment,
+		uint64_t *until, struct err *e)
+{
+	struct position at = d->peak.at;
+
+	*until = UINT64_MAX;
+	if (moment == MOMENT_END || moment == MOMENT_OF_FORMAT)
+		return 0;
+	if (moment == MOMENT_FAILURE && !d->failure_count)
+		return err_set(e, "%s: no allocation failed", in->trace.path);
+	if (moment == MOMENT_FAILURE)
+		at = d->failures[d->failure_count - 1].when.at;
+	*until = in->trace.segments[at.segment].first_sequence + at.record;
+	return 0;
+}
+
+const struct span *input_span(const struct input *in, unsigned device, uint64_t time_ns)
+{
+	return device < MT_MAX_DEVICES ? spans_at(&in->replay.device[device].spans, time_ns) : NULL;
+}
+
+uint64_t input_real_ns(const struct input *in, uint64_t time_ns)
+{
+	return in->trace.header.start_realtime_ns + time_ns;
+}

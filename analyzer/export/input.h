@@ -1,0 +1,51 @@
+/* A trace that is exported: loaded, and replayed for its steps, peaks and levels. */
+#ifndef MEMTRACE_EXPORT_INPUT_H
+#define MEMTRACE_EXPORT_INPUT_H
+
+#include "replay/replay.h"
+#include "trace/trace.h"
+#include "util/err.h"
+
+struct input {
+	struct trace trace;
+	struct replay replay;
+};
+
+/* The moment whose live blocks an export has: X(id, name). */
+#define EXPORT_MOMENTS(X) \
+	X(PEAK, "peak")   \
+	X(FAILURE, "oom") \
+	X(END, "end")
+enum export_moment {
+#define X(id, name) MOMENT_##id,
+	EXPORT_MOMENTS(X)
+#undef X
+		MOMENT_OF_FORMAT /* not chosen: each format has its own */
+};
+
+/* input_close() must follow, also after a failure. */
+int input_open(struct input *in, const char *path, struct err *e);
+void input_close(struct input *in);
+
+/* The device with the highest peak; `chosen` if that is not -1. NULL: the trace has none. */
+const struct device *input_device(const struct input *in, int chosen, unsigned *ordinal);
+
+/* Is it an event of a block that PyTorch's allocator gave to a tensor, or of a call that counts as
+ * one (`counted_from_runtime`)? Is it one of a segment? */
+int input_is_block(const struct input *in, const struct mt_record *r);
+int input_is_segment(const struct input *in, const struct mt_record *r);
+/* Is it a failure of the job, as the report counts them: PyTorch's, or a call's that PyTorch does
+ * not try again? */
+int input_is_failure(const struct input *in, const struct mt_record *r);
+
+/* The number of the first event after a moment of a device. Fails if there was no such moment. */
+int input_until(const struct input *in, const struct device *d, enum export_moment moment,
+		uint64_t *until, struct err *e);
+
+/* The span of a time on a device; NULL: none. */
+const struct span *input_span(const struct input *in, unsigned device, uint64_t time_ns);
+
+/* ns since the Unix epoch. */
+uint64_t input_real_ns(const struct input *in, uint64_t time_ns);
+
+#endif

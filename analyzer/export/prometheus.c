@@ -1,0 +1,80 @@
+/* The metrics of a node: levels and peaks of each rank. */
+#include "attribution/category.h"
+#include "export/export.h"
+#include "export/exposition.h"
+
+#include <stdlib.h>
+
+static void add_device(struct exposition *x, const struct device *d)
+{
+	const struct moment *now = &d->now;
+	const struct {
+		enum metric_id id;
+		bytes value;
+	} values[] = {
+		{ METRIC_ALLOCATED, now->allocated },
+		{ METRIC_ALLOCATED_PEAK, d->peak.allocated },
+		{ METRIC_RESERVED, now->reserved },
+		{ METRIC_RESERVED_PEAK, d->reserved_peak },
+		{ METRIC_DEVICE, moment_device(now) },
+		{ METRIC_DEVICE_PEAK, moment_device(&d->device_peak) },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(values); i++)
+		exposition_sample(x, values[i].id, NULL, NULL, (double)values[i].value);
+	if (d->total)
+		exposition_sample(x, METRIC_TOTAL, NULL, NULL, (double)d->total);
+	exposition_sample(x, METRIC_OOMS, NULL, NULL, (double)d->failures_seen);
+	for (enum category c = 0; c < CATEGORIES; c++)
+		if (d->at_peak.by_category[c])
+			exposition_sample(x, METRIC_CATEGORY, "category", category_key(c),
+					  (double)d->at_peak.by_category[c]);
+	for (enum owner o = 0; o < OWNERS; o++)
+		if (d->owners_at_device_peak[o])
+			exposition_sample(x, METRIC_OWNER, "owner", owner_key(o),
+					  (double)d->owners_at_device_peak[o]);
+}
+
+static int begin(struct export *x, struct err *e)
+{
+	(void)e;
+	x->state = xcalloc(1, sizeof(struct exposition));
+	return 0;
+}
+
+static int add(struct export *x, const struct input *in, struct err *e)
+{
+	const struct mt_header *h = &in->trace.header;
+	struct exposition *p = x->state;
+
+	(void)e;
+	exposition_process(p, h->run_id, h->rank);
+	for (unsigned i = 0; i < MT_MAX_DEVICES; i++) {
+		if (!in->replay.device[i].seen)
+			continue;
+		exposition_device(p, i);
+		add_device(p, &in->replay.device[i]);
+	}
+	exposition_device(p, MT_NO_DEVICE);
+	exposition_sample(p, METRIC_PINNED_PEAK, NULL, NULL, (double)in->replay.host.pinned_peak);
+	exposition_sample(p, METRIC_LOST, NULL, NULL, (double)h->lost_events);
+	exposition_sample(p, METRIC_LAST_EVENT, NULL, NULL,
+			  (double)input_real_ns(in, in->replay.last_time_ns) / 1e9);
+	return 0;
+}
+
+static int end(struct export *x, int failed, struct err *e)
+{
+	struct exposition *p = x->state;
+
+	(void)e;
+	if (!p)
+		return 0;
+	if (!failed)
+		exposition_write(p, &x->out);
+	exposition_release(p);
+	free(p);
+	return 0;
+}
+
+const struct export_writer export_prometheus = { .begin = begin, .add = add, .end = end };

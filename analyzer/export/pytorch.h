@@ -1,0 +1,43 @@
+/* The writer of PyTorch's memory snapshot: pytorch.c has the events, pytorch_segments.c the
+ * segments. */
+#ifndef MEMTRACE_EXPORT_PYTORCH_H
+#define MEMTRACE_EXPORT_PYTORCH_H
+
+#include "export/export.h"
+#include "export/pickle.h"
+
+enum snapshot_word {
+#define WORD(id, text) WORD_##id,
+#include "export/pytorch.def"
+#undef WORD
+	SNAPSHOT_WORDS
+};
+
+/* Texts, frames and stacks are written once; their numbers are NOT_REMEMBERED before that. */
+struct snapshot_writer {
+	struct export *x;
+	const struct input *in;
+	struct pickle pickle;
+	uint64_t until;  /* number of the first event that is left out */
+	unsigned device; /* whose events are written */
+	uint32_t words[SNAPSHOT_WORDS], pool;
+	uint32_t *strings, *frames, *stacks;
+	size_t in_group;        /* items of the open group of the list that is written */
+	struct mt_record *live; /* segments and blocks at the end */
+	size_t live_count, live_room;
+};
+
+void snapshot_word(struct snapshot_writer *w, enum snapshot_word word);
+void snapshot_number(struct snapshot_writer *w, enum snapshot_word key, int64_t value);
+/* The key "frames" and its value. */
+void snapshot_frames(struct snapshot_writer *w, uint32_t stack);
+/* The pool (0, 0). */
+void snapshot_pool(struct snapshot_writer *w);
+/* Before each item of a long list; after the last one. */
+void snapshot_item(struct snapshot_writer *w);
+void snapshot_list_end(struct snapshot_writer *w);
+
+/* The key "segments" and its value, from `live`. */
+void snapshot_segments(struct snapshot_writer *w);
+
+#endif

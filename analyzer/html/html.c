@@ -1,0 +1,366 @@
+#include "html/html.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "html/assets.h"
+#include "html/redact.h"
+#include "html/stream_classify.h"
+#include "html/stream_write.h"
+#include "render/json_util.h"
+#include "render/report_json.h"
+#include "render/report_text.h"
+#include "replay/replay.h"
+#include "report/rank_groups.h"
+#include "trace/trace.h"
+
+#define PAGE_COLUMNS 100 /* of the verdict */
+
+struct html {
+	const struct report *report;
+	const struct html_options *options;
+	struct redaction redaction, *hide; /* `hide` is NULL without --redact */
+	struct buf blobs;
+	unsigned next;
+	json_t *streams;
+};
+
+int html_is_possible(struct err *e)
+{
+	if (ASSET(echarts).length && ASSET(d3).length && ASSET(flamegraph).length)
+		return 0;
+	return err_set(e, "this memtrace was built without the libraries of the page: run \"make "
+			  "setup\" (it fetches them from PyPI), then \"make\"");
+}
+
+/* The first range of a list like "0,8-15". Returns what follows it. */
+static const char *read_range(const char *list, long *first, long *last)
+{
+	char *end;
+
+	*first = *last = strtol(list, &end, 10);
+	if (*end == '-')
+		*last = strtol(end + 1, &end, 10);
+	return *end ? end + 1 : end;
+}
+
+static long number_of(const struct rank *r)
+{
+	return r->rank == NO_RANK ? 0 : r->rank;
+}
+
+static int list_has(const char *list, const struct rank *r)
+{
+	long first, last;
+
+	while (*list) {
+		list = read_range(list, &first, &last);
+		if (first <= number_of(r) && number_of(r) <= last)
+			return 1;
+	}
+	return 0;
+}
+
+static int fail_range(const struct report *r, long first, long last, struct err *e)
+{
+	int *ranks = xcalloc(r->count, sizeof(*ranks)), status;
+	size_t count = 0;
+	struct buf asked = { 0 }, there = { 0 };
+
+	for (size_t i = 0; i < r->count; i++)
+		if (!count || ranks[count - 1] != number_of(&r->ranks[i]))
+			ranks[count++] = (int)number_of(&r->ranks[i]);
+	ranks_list(&there, ranks, count, 8);
+	buf_addf(&asked, first == last ? "%ld" : "%ld-%ld", first, last);
+	status = err_set(e, "--ranks: there is no rank %s in the traces; they have %s %s",
+			 asked.text, count == 1 ? "rank" : "ranks", there.text);
+	buf_release(&asked);
+	buf_release(&there);
+	free(ranks);
+	return status;
+}
+
+/* Each part of the list must name a rank of the report. */
+static int check_list(const char *list, const struct report *r, struct err *e)
+{
+	if (list && (*list < '0' || *list > '9' || list[strspn(list, "0123456789,-")]))
+		return err_set(e, "--ranks: \"%s\" is not a list of ranks like 0,8-15", list);
+	while (list && *list) {
+		long first, last;
+		size_t found = 0;
+
+		list = read_range(list, &first, &last);
+		for (size_t i = 0; i < r->count; i++)
+			found +=
+				first <= number_of(&r->ranks[i]) && number_of(&r->ranks[i]) <= last;
+		if (!found)
+			return fail_range(r, first, last, e);
+	}
+	return 0;
+}
+
+static int is_whole(const struct html *p, const struct rank *r)
+{
+	const struct report *report = p->report;
+	const struct rank *worst = report_worst(report), *least = report->ranks;
+
+	if (p->options->is_of_records)
+		return 0;
+	if (p->options->comparison)
+		return 1;
+	if (p->options->ranks)
+		return list_has(p->options->ranks, r);
+	if (report->count <= HTML_WHOLE_RANKS)
+		return 1;
+	for (size_t i = 0; i < report->count; i++)
+		if (report->ranks[i].peak_allocated < least->peak_allocated)
+			least = &report->ranks[i];
+	return r == worst || r == least;
+}
+
+/* Replays one device of a trace and adds its events to the page. */
+static int add_stream(struct html *p, size_t index, struct err *e)
+{
+	const struct rank *r = &p->report->ranks[index];
+	struct stream s;
+	struct replay_observer observer = stream_observer(&s);
+	struct replay_options options = { .keep_peak_blocks = 1, .observer = &observer };
+	struct replay replay;
+	struct trace t;
+	int status = trace_open_header(&t, r->trace, e);
+
+	if (!status)
+		status = trace_load(&t, e);
+	if (!status) {
+		json_t *j;
+
+		stream_init(&s, &t.tables, r->device);
+		replay_trace(&replay, &t, &options);
+		stream_end(&s);
+		stream_classify(&s, &replay.device[r->device], replay.last_time_ns);
+		j = stream_write(&s, &replay.device[r->device], p->hide, &p->blobs, &p->next);
+		set(j, "entry", json_integer((json_int_t)index));
+		json_array_append_new(p->streams, j);
+		replay_release(&replay);
+		stream_release(&s);
+	}
+	trace_release(&t);
+	return status;
+}
+
+static json_t *redacted(json_t *j, const struct redaction *hide)
+{
+	const char *key;
+	json_t *value;
+
+	if (json_is_string(j)) {
+		struct buf b = { 0 };
+
+		buf_add(&b, json_string_value(j), json_string_length(j));
+		redact(hide, &b);
+		json_string_setn(j, b.text ? b.text : "", b.length);
+		buf_release(&b);
+	}
+	for (size_t i = 0; i < json_array_size(j); i++)
+		redacted(json_array_get(j, i), hide);
+	json_object_foreach(j, key, value) redacted(value, hide);
+	return j;
+}
+
+/* The report without command lines: in a text they are wrapped and cut. The caller frees the ranks.
+ */
+static struct report without_commands(const struct report *from)
+{
+	static char hidden[] = "(redacted)";
+	struct report r = *from;
+
+	r.ranks = xcalloc(r.count, sizeof(*r.ranks));
+	for (size_t i = 0; i < r.count; i++) {
+		r.ranks[i] = from->ranks[i];
+		if (r.ranks[i].command)
+			r.ranks[i].command = hidden;
+	}
+	return r;
+}
+
+/* Finds the names of users in what the page says, and this user's. */
+static void learn_names(struct html *p)
+{
+	struct buf json = { 0 };
+
+	report_json(p->report, &json);
+	redaction_learn(&p->redaction, json.text, json.length);
+	for (const struct html_part *x = p->options->parts; x && x->name; x++)
+		redaction_learn(&p->redaction, x->json.text, x->json.length);
+	redaction_add_user(&p->redaction, getenv("USER"));
+	redaction_add_user(&p->redaction, getenv("LOGNAME"));
+	buf_release(&json);
+}
+
+/* A JSON text as an element of the page. */
+static json_t *write_json(struct html *p, const struct buf *json)
+{
+	json_t *j, *id;
+	char *text;
+
+	if (!p->hide)
+		return blob_write(&p->blobs, &p->next, json->text, json->length);
+	j = redacted(json_loadb(json->text, json->length, 0, NULL), p->hide);
+	text = json_dumps(j, JSON_COMPACT);
+	id = blob_write(&p->blobs, &p->next, text ? text : "{}", text ? strlen(text) : 2);
+	free(text);
+	json_decref(j);
+	return id;
+}
+
+/* The report, as `report --json` writes it. */
+static json_t *write_report(struct html *p, const struct report *report)
+{
+	struct buf json = { 0 };
+	json_t *id;
+
+	report_json(report, &json);
+	id = write_json(p, &json);
+	buf_release(&json);
+	return id;
+}
+
+static json_t *write_parts(struct html *p)
+{
+	json_t *parts = json_object();
+
+	for (const struct html_part *x = p->options->parts; x && x->name; x++)
+		set(parts, x->name, write_json(p, &x->json));
+	return parts;
+}
+
+/* What the page says first: the report, or the comparison and both reports. */
+static void write_verdict(const struct html *p, const struct report *shown, struct buf *verdict)
+{
+	struct style style = { .width = PAGE_COLUMNS, .unicode = 1, .top = 10 };
+	const struct html_options *o = p->options;
+
+	if (!o->comparison)
+		report_text(shown, &style, verdict);
+	else
+		buf_puts(verdict, o->comparison);
+	for (int i = 0; i < 2 && o->comparison; i++) {
+		struct report job = p->hide ? without_commands(o->jobs[i]) : *o->jobs[i];
+
+		buf_addf(verdict, "\n%c\n", 'A' + i);
+		report_text(&job, &style, verdict);
+		if (p->hide)
+			free(job.ranks);
+	}
+	redact(p->hide, verdict);
+}
+
+/* Colours, units and titles of the page come from the tables of the analyzer. */
+static json_t *names_json(void)
+{
+	json_t *o = json_object(), *categories = json_array(), *owners = json_array();
+
+	for (enum category c = 0; c < CATEGORIES; c++)
+		json_array_append_new(categories,
+				      json_pack("[s,s]", category_key(c), category_title(c)));
+	for (enum owner k = 0; k < OWNERS; k++)
+		json_array_append_new(owners, json_pack("[s,s]", owner_key(k), owner_title(k)));
+	set(o, "categories", categories);
+	set(o, "owners", owners);
+	return o;
+}
+
+static void add_escaped(struct buf *out, const char *text, size_t length)
+{
+	for (size_t i = 0; i < length; i++) {
+		const char *as = text[i] == '<'   ? "&lt;"
+				 : text[i] == '>' ? "&gt;"
+				 : text[i] == '&' ? "&amp;"
+				 : text[i] == '"' ? "&quot;"
+						  : NULL;
+
+		if (as)
+			buf_puts(out, as);
+		else
+			buf_add(out, text + i, 1);
+	}
+}
+
+static void add_asset(struct buf *out, const char *before, struct str asset, const char *after)
+{
+	buf_puts(out, before);
+	buf_add(out, asset.at, asset.length);
+	buf_puts(out, after);
+}
+
+static void add_page(const struct html *p, const struct buf *verdict, json_t *index,
+		     struct buf *out)
+{
+	char *text = json_dumps(index, JSON_COMPACT);
+
+	buf_puts(
+		out,
+		"<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+		"<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+		"<meta name=\"generator\" content=\"memtrace " MEMTRACE_VERSION "\">\n"
+		"<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
+		"script-src 'unsafe-inline'; worker-src data:; style-src 'unsafe-inline'; img-src data:\">\n"
+		"<link rel=\"icon\" href=\"data:,\">\n<title>memtrace</title>\n");
+	add_asset(out, "<style>\n", ASSET(style), "</style>\n</head>\n<body>\n");
+	buf_puts(out, "<pre id=\"verdict\" tabindex=\"0\" aria-label=\"Report\">");
+	add_escaped(out, verdict->text ? verdict->text : "", verdict->length);
+	buf_puts(out, "</pre>\n");
+	add_asset(out, "", ASSET(body), "");
+	add_asset(out, "<template id=\"licences\">\n", ASSET(licences), "</template>\n");
+	buf_add(out, p->blobs.text, p->blobs.length);
+	buf_puts(out, "<script type=\"text/plain\" id=\"index\">");
+	deflated_add(out, text, strlen(text));
+	buf_puts(out, "</script>\n");
+	add_asset(out, "<script>", ASSET(echarts), "</script>\n");
+	add_asset(out, "<script>", ASSET(d3), "</script>\n");
+	add_asset(out, "<script>", ASSET(flamegraph), "</script>\n");
+	add_asset(out, "<script type=\"module\">\n", ASSET(script),
+		  "</script>\n</body>\n</html>\n");
+	free(text);
+}
+
+int html_page(const struct report *report, const struct html_options *o, struct buf *out,
+	      struct err *e)
+{
+	struct html p = { .report = report, .options = o, .streams = json_array() };
+	struct buf verdict = { 0 };
+	struct report shown = *report;
+	json_t *index = names_json();
+	int status = check_list(o->ranks, report, e);
+
+	if (o->redact) {
+		redaction_of(&p.redaction, report);
+		p.hide = &p.redaction;
+		shown = without_commands(report);
+	}
+	if (o->redact)
+		learn_names(&p);
+	set(index, "version", json_string(MEMTRACE_VERSION));
+	set(index, "of_records", json_boolean(o->is_of_records));
+	set(index, "compares", json_boolean(o->comparison));
+	set(index, "shown", json_integer(o->comparison ? 1 : report_worst(report) - report->ranks));
+	set(index, "report", write_report(&p, &shown));
+	set(index, "parts", write_parts(&p));
+	for (size_t i = 0; i < report->count && !status; i++) {
+		if (is_whole(&p, &report->ranks[i]))
+			status = add_stream(&p, i, e);
+		if (o->progress)
+			o->progress(NULL, (double)(i + 1) / (double)report->count);
+	}
+	write_verdict(&p, &shown, &verdict);
+	set(index, "streams", p.streams);
+	if (!status)
+		add_page(&p, &verdict, index, out);
+	json_decref(index);
+	buf_release(&verdict);
+	buf_release(&p.blobs);
+	redaction_release(&p.redaction);
+	if (o->redact)
+		free(shown.ranks);
+	return status;
+}

@@ -1,0 +1,381 @@
+#include "inference/live_inference.h"
+
+#include "attribution/activity.h"
+#include "attribution/attribution.h"
+#include "attribution/evaluation.h"
+#include "attribution/frames.h"
+#include "attribution/workspace.h"
+#include "util/order.h"
+
+#include <stdlib.h>
+
+#define MIN_RISES 4    /* of a cache: fewer may be chance */
+#define MIN_RESULTS 4  /* blocks that outlive their calls: fewer may belong to one call */
+#define MIN_STACKS 3   /* of the model, that show whether it keeps a graph */
+#define CACHE_STACKS 4 /* keys, values, and their scales if they are quantised */
+#define MIN_GRAPH 16   /* blocks of a graph: fewer may be results */
+#define MIN_BIRTHS 32  /* blocks of the model, before it shows what it keeps */
+#define MAX_LEFT 50    /* under no_grad, less than this part of what was made is live */
+#define DROPPED 2      /* graphs without a backward pass: one may be a trial before the training */
+
+struct block {
+	uint32_t stack;
+	bytes clock, size;
+	int is_cache;
+};
+
+/* Does the trace show the training of a model? */
+static int trains(const struct spans *spans)
+{
+	for (size_t i = 0; i < spans->count; i++) {
+		uint8_t a = spans->list[i].activity;
+
+		if (activity_is_backward(a) || a == ACTIVITY_OPTIMIZER || a == ACTIVITY_ZERO_GRAD)
+			return 1;
+	}
+	return 0;
+}
+
+static const struct stack_info *info_of(const struct tables *t, size_t stack)
+{
+	return tables_stack_info(t, (uint32_t)stack);
+}
+
+static int is_of_model(const struct tables *t, size_t stack)
+{
+	uint32_t flags = info_of(t, stack)->flags;
+
+	return flags & STACK_MODULE && !(flags & (STACK_INIT | STACK_LOADING));
+}
+
+/* Does some code compute a loss, or checkpoint activations? Then the job may be about to train. */
+static int prepares_training(const struct tables *t, const struct history *h)
+{
+	for (size_t i = 1; i < t->stack_count; i++)
+		if (h->stacks[i].births &&
+		    (info_of(t, i)->flags & STACK_LOSS ||
+		     info_of(t, i)->tags & (TAGGED(RECOMPUTE) | TAGGED(TRAINER))))
+			return 1;
+	return 0;
+}
+
+/* Graphs that the job's own code freed, without a backward pass: calls of the model that left at
+ * least a fifth of their blocks, and code behind them that freed most of these. */
+static unsigned count_dropped(const struct spans *spans)
+{
+	uint32_t left = 0;
+	unsigned dropped = 0;
+
+	for (size_t i = 0; i < spans->count; i++) {
+		const struct span *s = &spans->list[i];
+
+		if (s->activity == ACTIVITY_MODEL && s->allocs)
+			left = s->allocs > s->frees && (s->allocs - s->frees) > s->allocs / 5
+				       ? s->allocs - s->frees
+				       : 0;
+		else if (s->activity == ACTIVITY_MAIN && left >= MIN_GRAPH &&
+			 s->frees >= left / 4 * 3 && s->allocs < s->frees / 4) {
+			dropped++;
+			left = 0;
+		}
+	}
+	return dropped;
+}
+
+/* All calls of the model are within torch.no_grad(), as the frames show. */
+static int is_all_evaluation(const struct spans *spans)
+{
+	unsigned n = 0;
+
+	for (size_t i = 0; i < spans->count; i++) {
+		if (spans->list[i].activity == ACTIVITY_MODEL)
+			return 0;
+		n += spans->list[i].activity == ACTIVITY_EVALUATION;
+	}
+	return n > 0;
+}
+
+/*
+ * Does the model free what it makes? Only for a backward pass, a forward pass keeps what its layers
+ * made: 9 % and more of it, where without gradients 0.3 % were left (metrics_need.c). The cache and
+ * the stack with the most bytes, which may be results, do not count.
+ */
+static int frees_all(const struct lifetimes *l, const struct history *h, const struct tables *t)
+{
+	bytes *by_stack = xcalloc(h->stack_count, sizeof(*by_stack));
+	bytes live = 0, most = 0, born = 0;
+	uint64_t births = 0;
+
+	for (size_t i = 0; i < l->count; i++) {
+		uint32_t stack = l->list[i].alloc.stack;
+
+		if (!stack || stack >= h->stack_count || !is_of_model(t, stack) ||
+		    l->list[i].category == CATEGORY_KV_CACHE ||
+		    l->list[i].category == CATEGORY_WORKSPACES)
+			continue;
+		by_stack[stack] = bytes_add(by_stack[stack], l->list[i].alloc.bytes);
+		live = bytes_add(live, l->list[i].alloc.bytes);
+		most = by_stack[stack] > most ? by_stack[stack] : most;
+	}
+	for (size_t i = 1; i < h->stack_count; i++)
+		if (is_of_model(t, i)) {
+			born = bytes_add(born, h->stacks[i].bytes);
+			births += h->stacks[i].births;
+		}
+	free(by_stack);
+	return births >= MIN_BIRTHS && live - most <= born / MAX_LEFT;
+}
+
+/* Stacks of the model that allocated several times; of those, the ones with several blocks at a
+ * time. */
+struct kept_stacks {
+	unsigned stacks, kept;
+};
+
+static struct kept_stacks count_kept(const struct history *h, const struct tables *t)
+{
+	struct kept_stacks n = { 0 };
+
+	for (size_t i = 1; i < h->stack_count; i++)
+		if (h->stacks[i].births >= 3 && is_of_model(t, i) &&
+		    stack_hint(info_of(t, i)->flags) != HINT_KV_CACHE) {
+			n.stacks++;
+			n.kept += h->stacks[i].most >= 3;
+		}
+	return n;
+}
+
+/*
+ * The time between calls of the model, on the clock of bytes: the longest mean distance between
+ * blocks of one of its stacks. 0 (unknown) if a tenth of the stacks allocated less than three
+ * times: then the distances may be those between layers.
+ */
+static bytes period_of(const struct history *h, const struct tables *t)
+{
+	bytes longest = 0;
+	unsigned stacks = 0, few = 0;
+
+	for (size_t i = 1; i < h->stack_count; i++) {
+		const struct stack_history *s = &h->stacks[i];
+		bytes mean;
+
+		if (!s->births || !is_of_model(t, i))
+			continue;
+		stacks++;
+		few += s->births < 3;
+		if (s->births < 3)
+			continue;
+		mean = (s->last_clock - s->first_clock) / (bytes)(s->births - 1);
+		longest = mean > longest ? mean : longest;
+	}
+	return few > stacks / 10 ? 0 : longest;
+}
+
+/*
+ * How often the job called the model, if that shows: the stack that the model allocates from first,
+ * if others, of its layers, allocate more often. Its blocks must be spread evenly over the time: a
+ * stack of several blocks at the begin of one call is none that begins calls. 0: unknown.
+ */
+static uint32_t calls_of(const struct history *h, const struct tables *t)
+{
+	const struct stack_history *first = NULL;
+	uint32_t most = 0;
+	bytes gap;
+
+	for (size_t i = 1; i < h->stack_count; i++) {
+		const struct stack_history *s = &h->stacks[i];
+
+		if (!s->births || !is_of_model(t, i))
+			continue;
+		most = s->births > most ? s->births : most;
+		if (!first || s->first_clock < first->first_clock)
+			first = s;
+	}
+	if (!first || first->births < 2 || most / 2 < first->births)
+		return 0;
+	gap = (first->last_clock - first->first_clock) / (bytes)(first->births - 1);
+	return h->clock - first->last_clock <= gap + gap / 4 ? first->births : 0;
+}
+
+/*
+ * Has the stack replaced its blocks, call by call, by larger ones, and were several live all the
+ * time? What a call makes and frees is gone at its end. Blocks above 1 MiB may keep a rest of their
+ * segment, so slow growth shows in their sizes only later: code of attention is enough then.
+ */
+static int grows(const struct stack_history *s, const struct stack_info *p)
+{
+	return s->live >= 2 && s->least >= 2 && s->rises >= MIN_RISES &&
+	       s->births / s->live >= MIN_RISES &&
+	       ((s->rises > s->changes / 2 && s->last > s->series_first) ||
+		p->tags & TAGGED(ATTENTION));
+}
+
+/*
+ * cuBLAS's workspace: PyTorch allocates one for each thread and stream when it first multiplies
+ * there, and it stays. A single block of such a size is one, if its line has allocated since.
+ */
+static void find_workspace(struct lifetimes *l, const struct history *h, const struct tables *t)
+{
+	struct workspace_sizes sizes = workspace_sizes_of(t);
+	struct lifetime *found = NULL;
+
+	for (size_t i = 0; i < l->count; i++) {
+		struct lifetime *x = &l->list[i];
+
+		if (x->alloc.stack >= h->stack_count || !is_of_model(t, x->alloc.stack) ||
+		    !workspace_sizes_have(&sizes, x->alloc.bytes))
+			continue;
+		if (found)
+			return;
+		found = x;
+	}
+	if (found &&
+	    history_clock(h, found->alloc.time_ns) < h->stacks[found->alloc.stack].last_clock)
+		found->category = CATEGORY_WORKSPACES;
+}
+
+void inference_find_categories(struct lifetimes *l, const struct history *h,
+			       const struct spans *spans, const struct tables *t)
+{
+	unsigned char *growing;
+	unsigned n = 0;
+
+	if (!h || trains(spans))
+		return;
+	find_workspace(l, h, t);
+	growing = xcalloc(t->stack_count, 1);
+	for (size_t i = 1; i < t->stack_count && i < h->stack_count; i++)
+		if (grows(&h->stacks[i], info_of(t, i)) &&
+		    !(info_of(t, i)->flags & (STACK_INIT | STACK_LOADING)) &&
+		    stack_hint(info_of(t, i)->flags) != HINT_KV_CACHE) {
+			growing[i] = 1;
+			n++;
+		}
+	/* In a graph that is kept, every stack grows with the input. */
+	for (size_t i = 0; i < l->count && n && n <= CACHE_STACKS; i++)
+		if (l->list[i].alloc.stack < t->stack_count && growing[l->list[i].alloc.stack] &&
+		    l->list[i].category != CATEGORY_PARAMETERS)
+			l->list[i].category = CATEGORY_KV_CACHE;
+	free(growing);
+}
+
+static int by_stack_and_clock(const void *a, const void *b)
+{
+	const struct block *x = a, *y = b;
+
+	return x->stack != y->stack ? ORDER(x->stack, y->stack) : ORDER(x->clock, y->clock);
+}
+
+/* The blocks that calls of the model have made, of all categories that no set-up has. */
+static struct block *collect(const struct lifetimes *l, const struct history *h, size_t *count)
+{
+	struct block *list = xcalloc(l->count + 1, sizeof(*list));
+
+	*count = 0;
+	for (size_t i = 0; i < l->count; i++) {
+		const struct lifetime *x = &l->list[i];
+
+		if (!x->alloc.stack || x->alloc.stack >= h->stack_count ||
+		    x->category == CATEGORY_PARAMETERS || x->category == CATEGORY_WORKSPACES ||
+		    x->category == CATEGORY_COMMUNICATION)
+			continue;
+		list[(*count)++] = (struct block){
+			.stack = x->alloc.stack,
+			.clock = history_clock(h, x->alloc.time_ns),
+			.size = x->alloc.bytes,
+			.is_cache = x->category == CATEGORY_KV_CACHE,
+		};
+	}
+	if (*count)
+		qsort(list, *count, sizeof(*list), by_stack_and_clock);
+	return list;
+}
+
+/* The cache's blocks of one stack: those of the newest request, and those of requests before. */
+static void add_cache(struct live_inference *r, const struct history *h, const struct block *b,
+		      size_t n, bytes period)
+{
+	const struct stack_history *s = &h->stacks[b->stack];
+	bytes sum = 0, before = 0, least = period / 2 + history_step(h);
+	uint32_t kept = 0, layers, rounds;
+	size_t newest = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		if (i && period && b[i].clock - b[i - 1].clock > least) {
+			before = bytes_add(before, sum);
+			sum = 0;
+			newest = i;
+			kept++;
+		}
+		sum = bytes_add(sum, b[i].size);
+	}
+	r->cache_kept = bytes_add(r->cache_kept, before);
+	r->cache = bytes_add(r->cache, sum);
+	r->caches_kept = kept > r->caches_kept ? kept : r->caches_kept;
+	/* A call that replaces the whole list of its layers' blocks has two of them at a time. */
+	layers = (uint32_t)(n - newest);
+	if (s->least > newest && s->least - (uint32_t)newest < layers)
+		layers = s->least - (uint32_t)newest;
+	rounds = s->series_births / layers;
+	if (rounds > 1 && s->last > s->series_first)
+		r->cache_token =
+			bytes_add(r->cache_token, (s->last - s->series_first) /
+							  (bytes)(rounds - 1) * (bytes)layers);
+}
+
+/* Blocks of one stack that stay from call to call: each was made in a call of its own. */
+static void add_results(struct live_inference *r, const struct block *b, size_t n, bytes period)
+{
+	bytes sum = 0;
+	uint32_t calls = 1;
+
+	for (size_t i = 0; i < n; i++) {
+		calls += i && b[i].clock - b[i - 1].clock > period / 2;
+		sum = bytes_add(sum, b[i].size);
+	}
+	if (calls < MIN_RESULTS || sum <= r->results)
+		return;
+	r->results = sum;
+	r->results_blocks = (uint32_t)n;
+	r->results_stack = b->stack;
+}
+
+struct live_inference inference_live(const struct lifetimes *l, const struct history *h,
+				     const struct spans *spans, const struct tables *t)
+{
+	struct live_inference r = { 0 };
+	struct kept_stacks n;
+	struct block *list;
+	unsigned dropped;
+	bytes period;
+	size_t count;
+
+	if (!h || trains(spans) || prepares_training(t, h))
+		return r;
+	n = count_kept(h, t);
+	dropped = count_dropped(spans);
+	period = period_of(h, t);
+	r.graphs_dropped = dropped;
+	if (!is_all_evaluation(spans))
+		r.keeps_graph =
+			n.stacks >= MIN_STACKS ? 5 * n.kept > 2 * n.stacks : dropped >= DROPPED;
+	list = collect(l, h, &count);
+	for (size_t i = 0, k; i < count; i += k) {
+		for (k = 1; i + k < count && list[i + k].stack == list[i].stack; k++)
+			;
+		if (list[i].is_cache)
+			add_cache(&r, h, &list[i], k, period);
+		else if (period && !r.keeps_graph)
+			add_results(&r, &list[i], k, period);
+		if (!list[i].is_cache && is_of_model(t, list[i].stack)) {
+			r.layers = k > r.layers ? (uint32_t)k : r.layers;
+			for (size_t j = 0; j < k; j++)
+				r.activations = bytes_add(r.activations, list[i + j].size);
+		}
+	}
+	free(list);
+	r.is_inference = r.cache_token || is_all_evaluation(spans) || dropped >= DROPPED ||
+			 (period && !r.keeps_graph && frees_all(l, h, t));
+	r.calls = calls_of(h, t);
+	return r.is_inference || (r.keeps_graph && r.calls) ? r : (struct live_inference){ 0 };
+}

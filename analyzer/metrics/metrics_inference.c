@@ -1,0 +1,118 @@
+#include "metrics/metrics_inference.h"
+
+#include "metrics/metrics_sizes.h"
+
+void metrics_tag_caches(struct metrics_pass *p, const struct snapshot *live)
+{
+	for (size_t i = 0; i < live->count; i++)
+		if (live->groups[i].category == CATEGORY_KV_CACHE &&
+		    live->groups[i].stack < p->tables->stack_count)
+			p->tags[live->groups[i].stack] |= TAGGED(KV_CACHE);
+}
+
+/* How many forward() methods are on the stack? */
+static unsigned depth_of(const struct tables *t, uint32_t stack)
+{
+	const struct stack *s = &t->stacks[stack];
+	unsigned n = 0;
+
+	for (uint32_t i = 0; i < s->frame_count; i++)
+		n += frame_is(t, s->frames[i], FRAME_FORWARD);
+	return n;
+}
+
+/* Does the model's outermost forward() call this linear layer itself, while others lie deeper? */
+static int is_head(const struct metrics_pass *p, uint32_t stack)
+{
+	unsigned depth, deepest = 0;
+
+	if (stack >= p->tables->stack_count || !(p->tags[stack] & TAGGED(LINEAR)) ||
+	    p->tags[stack] & TAGGED(ATTENTION))
+		return 0;
+	depth = depth_of(p->tables, stack);
+	for (uint32_t i = 1; i < p->tables->stack_count; i++)
+		if (p->tags[i] & TAGGED(LINEAR)) {
+			unsigned other = depth_of(p->tables, i);
+
+			if (other < depth)
+				return 0;
+			deepest = other > deepest ? other : deepest;
+		}
+	return depth < deepest;
+}
+
+/* The output of the head, for all tokens of the prompt. */
+static void find_head(const struct metrics_pass *p, struct device_pass *d,
+		      const struct snapshot *live)
+{
+	struct metrics *m = d->m;
+
+	if (d->failure && is_head(p, d->failure->stack))
+		add(&m->head, d->failure->requested);
+	for (size_t i = 0; i < live->count; i++)
+		if (live->groups[i].category != CATEGORY_WORKSPACES &&
+		    is_head(p, live->groups[i].stack))
+			add(&m->head, live->groups[i].bytes);
+}
+
+/* The stage of generation, by the frames of transformers' generate(), else by the cache: in a
+ * prefill, it has one round of blocks for each layer. */
+static void find_stage(const struct metrics_pass *p, const struct device_pass *d)
+{
+	struct metrics *m = d->m;
+	uint32_t stack = d->failure ? d->failure->stack : d->moment.stack;
+	uint64_t tags = p->tags[stack < p->tables->stack_count ? stack : 0];
+
+	if (tags & (TAGGED(PREFILL) | TAGGED(DECODE)))
+		m->in_prefill = (tags & TAGGED(PREFILL)) != 0;
+	else
+		m->in_prefill = m->kv_cache && !m->kv_token && m->tags & TAGGED(TRANSFORMERS);
+	m->in_decode = !m->in_prefill && (tags & TAGGED(DECODE) || m->kv_token);
+}
+
+/* Does a failed request belong to the cache? */
+static int is_of_cache(const struct metrics_pass *p, uint32_t stack)
+{
+	return stack < p->tables->stack_count &&
+	       (p->tags[stack] & TAGGED(KV_CACHE) ||
+		stack_hint(tables_stack_flags(p->tables, stack)) == HINT_KV_CACHE);
+}
+
+static bytes room_for(const struct metrics *m, bytes each)
+{
+	return each && m->device_total > m->outside + m->allocated
+		       ? (m->device_total - m->outside - m->allocated) / each
+		       : 0;
+}
+
+void metrics_find_inference(const struct metrics_pass *p, struct device_pass *d,
+			    const struct snapshot *live)
+{
+	const struct live_inference *r = &live->inference;
+	const struct failure *f = d->failure && !d->failure->from_runtime ? d->failure : NULL;
+	struct metrics *m = d->m;
+
+	m->pass_live = r->activations;
+	if (f && !is_of_cache(p, f->stack) &&
+	    tables_stack_flags(p->tables, f->stack) & STACK_MODULE)
+		add(&m->pass_live, f->requested);
+	m->unused_graph = r->keeps_graph ? m->pass_live : 0;
+	m->graph_layers = r->keeps_graph ? r->layers : 0;
+	m->graphs_dropped = r->graphs_dropped;
+	m->inference = r->is_inference;
+	if (!r->is_inference)
+		return;
+	m->kv_token = r->cache_token;
+	m->kv_request = r->cache;
+	m->kv_kept = r->cache_kept;
+	m->kv_caches_kept = r->caches_kept;
+	if (f && is_of_cache(p, f->stack))
+		add(&m->kv_cache, f->requested);
+	m->kv_tokens_left = f ? 0 : room_for(m, m->kv_token);
+	m->kv_requests_left = f ? 0 : room_for(m, m->kv_request);
+	m->results = r->results;
+	m->results_blocks = r->results_blocks;
+	m->repeat_stack = r->results ? r->results_stack : m->repeat_stack;
+	find_head(p, d, live);
+	find_stage(p, d);
+}

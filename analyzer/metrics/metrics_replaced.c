@@ -1,0 +1,77 @@
+#include "metrics/metrics_replaced.h"
+
+#include "metrics/metrics_sizes.h"
+
+#define RISES 2 /* fewer rising sizes in a row may be chance */
+/* PyTorch's allocator leaves the rest of a block with it if that has up to 1 MiB (kSmallSize of
+ * c10/cuda/CUDACachingAllocator.cpp). */
+#define REST (INT64_C(1) << 20)
+
+void metrics_note_block(struct device_pass *d, struct stack_levels *l, const struct mt_record *r)
+{
+	d->latest = r->bytes;
+	d->latest_stack = r->stack;
+	l->blocks++;
+	l->block_rises += r->bytes > l->tallest && l->live;
+	l->block_falls += r->bytes + REST < l->tallest;
+	l->tallest = larger_of(r->bytes, l->tallest);
+}
+
+/* `p.data = p.data.to(type)`, as Module._apply does it too: the old block is freed right after the
+ * new one was made. */
+void metrics_note_freed(struct device_pass *d, const struct mt_record *was)
+{
+	if (d->latest && !d->backward_seen && same_size(d->latest, 2 * was->bytes))
+		add(&d->stacks[d->latest_stack].widened, d->latest);
+	d->latest = 0;
+}
+
+void metrics_find_widened(const struct device_pass *d, const struct snapshot *live,
+			  size_t stack_count)
+{
+	for (size_t i = 0; i < live->count; i++) {
+		const struct block_group *g = &live->groups[i];
+
+		if (g->category == CATEGORY_PARAMETERS && g->stack < stack_count)
+			add(&d->m->widened, smaller_of(g->bytes, d->stacks[g->stack].widened));
+	}
+}
+
+/* Do the blocks grow, step by step, or outside of steps, and replace each other? A line may make
+ * several tensors in turn, of each layer for example: `at_once` of one size. A model whose input
+ * varies allocates growing blocks by chance. `more`: the request is one more of them. */
+static int is_growing(const struct stack_levels *l, int is_model, uint32_t more)
+{
+	uint32_t least = is_model ? 2 * RISES : RISES;
+	uint32_t at_once = (l->blocks + l->block_rises) / (l->block_rises + 1);
+
+	if (l->rises >= least && l->rises >= (l->steps - 1) / 5 * 4) {
+		bytes twice = (bytes)(l->blocks / l->steps) * 2; /* the blocks of two steps */
+
+		return (l->live + twice - 1) / twice <= l->tallest;
+	}
+	return l->block_rises + more >= 2 * least && !l->block_falls && at_once &&
+	       l->live / 2 / at_once <= l->tallest;
+}
+
+/* A tensor to which a job adds with torch.cat: the block of its stack is larger than the one
+ * before, which is freed then. */
+void metrics_find_growing(const struct metrics_pass *p, const struct device_pass *d)
+{
+	struct metrics *m = d->m;
+
+	for (uint32_t i = 1; i < p->tables->stack_count; i++) {
+		const struct stack_levels *l = &d->stacks[i];
+		bytes request = d->failure && d->failure->stack == i ? d->failure->requested : 0;
+		bytes last = larger_of(request, l->tallest);
+
+		if (!is_growing(l, (p->tags[i] & TAGGED(MODEL)) != 0, request > l->tallest) ||
+		    last < 2 * l->first || bytes_add(l->live, request) <= m->growing ||
+		    p->tags[i] & (TAGGED(OPTIMIZER) | TAGGED(KV_CACHE)))
+			continue;
+		m->growing = bytes_add(l->live, request);
+		m->growing_times = l->rises > l->block_rises ? l->rises : l->block_rises;
+		m->growing_first = l->first;
+		m->growing_last = last;
+	}
+}

@@ -1,0 +1,16 @@
+/* Blocks that take the place of others: tensors that grow, and parameters that are converted. */
+#ifndef MEMTRACE_METRICS_REPLACED_H
+#define MEMTRACE_METRICS_REPLACED_H
+
+#include "metrics/metrics_pass.h"
+
+/* A block is allocated, or freed, before the moment. `l`: of its stack. */
+void metrics_note_block(struct device_pass *d, struct stack_levels *l, const struct mt_record *r);
+void metrics_note_freed(struct device_pass *d, const struct mt_record *was);
+
+void metrics_find_growing(const struct metrics_pass *p, const struct device_pass *d);
+/* Parameters that replaced blocks of half their size. */
+void metrics_find_widened(const struct device_pass *d, const struct snapshot *live,
+			  size_t stack_count);
+
+#endif

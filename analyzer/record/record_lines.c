@@ -1,0 +1,110 @@
+#include "record/record_lines.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+int path_is_records(const char *path)
+{
+	struct stat st;
+	char head[4096] = "";
+	FILE *f;
+
+	if (!strcmp(path, "-"))
+		return 1;
+	if (stat(path, &st) < 0 || S_ISDIR(st.st_mode))
+		return 0;
+	f = fopen(path, "re");
+	if (f) {
+		(void)!fread(head, 1, sizeof(head) - 1, f);
+		fclose(f);
+	}
+	/* A profiler's trace is JSON too, and says so first. */
+	return *head == '{' && !strstr(head, "\"schemaVersion\"") &&
+	       !strstr(head, "\"traceEvents\"");
+}
+
+/* Reads a line of at most RECORD_MAX bytes into `to`; the rest of a longer one is passed over. Its
+ * whole length; -1 at the end of the file. */
+static int64_t read_line(FILE *f, char *to)
+{
+	int64_t length = 0;
+	int c;
+
+	while ((c = getc_unlocked(f)) != EOF && c != '\n') {
+		if (length < RECORD_MAX)
+			to[length] = (char)c;
+		length++;
+	}
+	return c == EOF && !length ? -1 : length;
+}
+
+static int64_t trimmed(const char *line, int64_t length)
+{
+	while (length && length <= RECORD_MAX && strchr(" \t\r", line[length - 1]))
+		length--;
+	return length;
+}
+
+/* Of a file that is something else, not every line is told. */
+#define LINES_TOLD 5
+
+static void tell(struct buf *notes, const char *path, long long line, const char *why)
+{
+	buf_puts(notes, "memtrace: ");
+	buf_add_clean(notes, (struct str){ path, strlen(path) });
+	buf_addf(notes, ":%lld: %s\n", line, why);
+}
+
+static int read_all(FILE *f, const char *path,
+		    int (*on)(void *context, const json_t *record, struct str line, struct err *e),
+		    void *context, struct buf *notes, struct err *e)
+{
+	char *line = xcalloc(1, RECORD_MAX);
+	int64_t length;
+	int count = 0, status = 0;
+	long long refused = 0;
+
+	for (long long number = 1; !status && (length = read_line(f, line)) >= 0; number++) {
+		struct err why = { 0 };
+		json_t *record;
+
+		length = trimmed(line, length);
+		if (!length)
+			continue;
+		record = record_parse(line, (size_t)length, &why);
+		if (record)
+			status = on(context, record, (struct str){ line, (size_t)length }, e);
+		else if (refused++ < LINES_TOLD)
+			tell(notes, path, number, why.text);
+		count += record && !status;
+		json_decref(record);
+	}
+	if (refused > LINES_TOLD) {
+		struct err more = { 0 };
+
+		err_set(&more, "%s: %lld more lines are no records", path, refused - LINES_TOLD);
+		buf_addf(notes, "memtrace: %s\n", more.text);
+	}
+	if (!status && ferror(f))
+		status = err_set(e, "cannot read %s: %s", path, strerror(errno));
+	free(line);
+	return status ? -1 : count;
+}
+
+int record_each(const char *path,
+		int (*on)(void *context, const json_t *record, struct str line, struct err *e),
+		void *context, struct buf *notes, struct err *e)
+{
+	int is_stdin = !strcmp(path, "-"), count;
+	FILE *f = is_stdin ? stdin : fopen(path, "re");
+
+	if (!f)
+		return err_set(e, "cannot open %s: %s", path, strerror(errno));
+	count = read_all(f, is_stdin ? "standard input" : path, on, context, notes, e);
+	if (!is_stdin)
+		fclose(f);
+	return count;
+}

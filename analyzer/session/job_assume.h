@@ -1,0 +1,13 @@
+/* Values of a training job for a model's file that has none: what a first try on one GPU takes. */
+#ifndef MEMTRACE_JOB_ASSUME_H
+#define MEMTRACE_JOB_ASSUME_H
+
+#include "config/config.h"
+
+struct buf;
+
+/* Sets the micro-batch size and the sequence length of a job whose model comes from Hugging Face's
+ * file, if nothing declares them. Appends what it assumes to `told`, as words for people. */
+int job_assume(struct config *c, struct buf *told, struct err *e);
+
+#endif

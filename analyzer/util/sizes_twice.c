@@ -1,0 +1,126 @@
+#include "util/sizes_twice.h"
+
+#include "util/order.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_TRIES 64      /* places where a second model may begin, each of which is compared */
+#define MAX_DIFFERENCE 20 /* two models differ by 1/20 at most, in all sizes together */
+
+/* PyTorch's allocator leaves the rest of a block with it if that has up to 1 MiB (kSmallSize of
+ * c10/cuda/CUDACachingAllocator.cpp): tensors of one size may have blocks that differ by that. */
+static int is_like(bytes a, bytes b)
+{
+	return (a > b ? a - b : b - a) <= INT64_C(1) << 20;
+}
+
+/* Have two lists the same sizes, in any order? Sorts them. */
+static int are_alike(bytes *a, bytes *b, size_t count)
+{
+	bytes sum = 0, differ = 0;
+
+	qsort(a, count, sizeof(*a), by_bytes_rising);
+	qsort(b, count, sizeof(*b), by_bytes_rising);
+	for (size_t i = 0; i < count; i++) {
+		if (!is_like(a[i], b[i]))
+			return 0;
+		sum = bytes_add(sum, a[i]);
+		differ = bytes_add(differ, a[i] > b[i] ? a[i] - b[i] : b[i] - a[i]);
+	}
+	return differ <= sum / MAX_DIFFERENCE;
+}
+
+/* How many sizes of the first half are like one of them; more than two are not told apart. */
+static unsigned count_like(const bytes *sizes, size_t half, bytes size)
+{
+	unsigned found = 0;
+
+	for (size_t i = 0; i < half && found <= 2; i++)
+		found += (unsigned)is_like(sizes[i], size);
+	return found;
+}
+
+static int comes_again(const bytes *sizes, size_t half, size_t place)
+{
+	size_t around = half / 8 + 1;
+
+	for (size_t i = place > around ? place - around : 0; i < half && i <= place + around; i++)
+		if (is_like(sizes[half + i], sizes[place]))
+			return 1;
+	return 0;
+}
+
+/* Has the second half the sizes that a model has once at about the same places? An embedding and a
+ * head of one size are at the two ends of a single model. If each size is there more often, the
+ * largest of those that are there twice decides, as an embedding and a head. */
+static int begins_again(const bytes *sizes, size_t half)
+{
+	size_t once = 0, pair = half;
+
+	for (size_t i = 0; i < half && once < MAX_TRIES; i++) {
+		unsigned like = count_like(sizes, half, sizes[i]);
+
+		if (like == 1 && !comes_again(sizes, half, i))
+			return 0;
+		once += like == 1;
+		if (like == 2 && (pair == half || sizes[i] > sizes[pair]))
+			pair = i;
+	}
+	return once || (pair < half && comes_again(sizes, half, pair));
+}
+
+bytes sizes_twice(const bytes *sizes, size_t count, size_t least)
+{
+	bytes *sorted = xcalloc(count + 1, sizeof(*sorted)),
+	      *until = xcalloc(count + 1, sizeof(*until));
+	bytes most = 0;
+	size_t tries = 0;
+
+	for (size_t i = 0; i < count; i++)
+		until[i + 1] = bytes_add(until[i], sizes[i]);
+	for (size_t half = count / 2; half >= least && !most && tries < MAX_TRIES; half--) {
+		bytes first = until[half], second = until[2 * half] - first;
+
+		if ((first > second ? first - second : second - first) > first / MAX_DIFFERENCE)
+			continue;
+		tries++;
+		if (!begins_again(sizes, half))
+			continue;
+		memcpy(sorted, sizes, 2 * half * sizeof(*sorted));
+		if (are_alike(sorted, sorted + half, half))
+			most = first;
+	}
+	free(until);
+	free(sorted);
+	return most;
+}
+
+/* Is a size among the first `again` once in the list? Without one, the list repeats itself because
+ * the layers of a model are alike. */
+static int has_unique(const bytes *sizes, size_t count, size_t again)
+{
+	for (size_t i = 0; i < again; i++) {
+		size_t same = 0;
+
+		for (size_t k = 0; k < count && same < 2; k++)
+			same += sizes[k] == sizes[i];
+		if (same == 1)
+			return 1;
+	}
+	return 0;
+}
+
+size_t sizes_begin_again(const bytes *sizes, size_t count, size_t least)
+{
+	for (size_t first = count / 2; first + least <= count && first <= count - count / 3;
+	     first++) {
+		size_t k = 0;
+
+		while (first + k < count && sizes[first + k] == sizes[k])
+			k++;
+		if (first + k == count && has_unique(sizes, first, k))
+			return first;
+	}
+	return 0;
+}

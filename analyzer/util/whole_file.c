@@ -1,0 +1,128 @@
+#include "util/whole_file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "util/util.h"
+
+/* Is it there, and no file that another one may take the place of: /dev/null, a pipe? */
+static int is_device(const char *path)
+{
+	struct stat st;
+
+	return !stat(path, &st) && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
+}
+
+/* Is `name` BASE.PID.tmp? */
+static int is_temporary(const char *name, const char *base)
+{
+	size_t n = strlen(base), digits;
+
+	if (strncmp(name, base, n) || name[n] != '.')
+		return 0;
+	digits = strspn(name + n + 1, "0123456789");
+	return digits && !strcmp(name + n + 1 + digits, ".tmp");
+}
+
+/* Removes a temporary file if its writer has ended: then nobody has its lock. */
+static void remove_abandoned(int directory, const char *name)
+{
+	int fd = openat(directory, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+
+	if (fd < 0)
+		return;
+	if (!flock(fd, LOCK_EX | LOCK_NB))
+		unlinkat(directory, name, 0);
+	close(fd);
+}
+
+static void clean_beside(const char *path)
+{
+	const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+	char *folder = slash ? xasprintf("%.*s", (int)(base - path), path) : xstrdup(".");
+	DIR *directory = opendir(folder);
+	const struct dirent *entry;
+
+	while (directory && (entry = readdir(directory)))
+		if (is_temporary(entry->d_name, base))
+			remove_abandoned(dirfd(directory), entry->d_name);
+	if (directory)
+		closedir(directory);
+	free(folder);
+}
+
+/* Opens a new file and takes its lock. Another writer may take the file for an abandoned one before
+ * that: then it is opened anew. */
+static int open_locked(const char *name)
+{
+	for (int attempts = 0; attempts < 100; attempts++) {
+		struct stat st;
+		int fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+
+		if (fd < 0)
+			return -1;
+		/* A file system without locks has no abandoned files that are seen as such. */
+		if ((!flock(fd, LOCK_EX | LOCK_NB) || errno != EWOULDBLOCK) && !fstat(fd, &st) &&
+		    st.st_nlink)
+			return fd;
+		close(fd);
+	}
+	errno = EBUSY;
+	return -1;
+}
+
+int whole_file_begin(struct whole_file *w, const char *path, int needs_name, struct err *e)
+{
+	int fd;
+
+	*w = (struct whole_file){ .path = xstrdup(path) };
+	if (!is_device(path)) {
+		w->temporary = xasprintf("%s.%ld.tmp", w->path, (long)getpid());
+		clean_beside(path);
+		fd = open_locked(w->temporary);
+	} else if (needs_name) {
+		err_set(e, "cannot write %s: not a file", path);
+		return whole_file_end(w, 1, e);
+	} else {
+		fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
+	}
+	w->file = fd < 0 ? NULL : fdopen(fd, "wb");
+	if (w->file)
+		return 0;
+	err_set(e, "cannot write %s: %s", w->temporary ? w->temporary : path, strerror(errno));
+	return whole_file_end(w, 1, e);
+}
+
+/* A network's file system reports a full disk when the file is closed; the lock is needed until the
+ * file has its name. */
+static int flush(FILE *file)
+{
+	int copy, failed = fflush(file) || ferror(file);
+
+	copy = dup(fileno(file));
+	return (copy >= 0 && close(copy)) || failed ? -1 : 0;
+}
+
+int whole_file_end(struct whole_file *w, int failed, struct err *e)
+{
+	int status = w->file ? flush(w->file) : -1;
+
+	if (!status && !failed && w->temporary)
+		status = rename(w->temporary, w->path);
+	if (status && !failed)
+		err_set(e, "cannot write %s: %s", w->path, strerror(errno));
+	if (w->file && w->temporary && (failed || status))
+		unlink(w->temporary);
+	if (w->file)
+		fclose(w->file);
+	free(w->path);
+	free(w->temporary);
+	*w = (struct whole_file){ 0 };
+	return failed || status ? -1 : 0;
+}

@@ -1,0 +1,74 @@
+// Two jobs, A and B: the items of `memtrace diff` as bars.
+import { element, size, change } from "./format.js";
+
+const KINDS = [["peak", "Peaks"], ["category", "At the peak, by category"], ["owner", "At the device's peak, by owner"], ["phase", "Most in a phase"],
+  ["stack", "At the peak, by stack"]];
+const ITEMS = 12; // of a kind; a button shows the others
+
+function titleOf(item, titles) {
+  const keys = { category: [titles.categoryKeys, titles.categories], owner: [titles.ownerKeys, titles.owners] }[item.kind];
+  const at = keys ? keys[0].indexOf(item.name) : -1;
+  if (at >= 0) return keys[1][at];
+  return item.kind === "peak" ? { allocated: "tensors" }[item.name] || item.name : item.name;
+}
+
+// A stack's own place is its first frame; the others are shown on demand.
+function nameCell(item, titles) {
+  const title = titleOf(item, titles);
+  const frames = item.kind === "stack" ? title.split(";") : [title];
+  if (frames.length === 1) return element("th", { scope: "row" }, title);
+  return element("th", { scope: "row" }, element("details", { class: "stack" }, element("summary", {}, frames[frames.length - 1]),
+    element("ol", {}, ...frames.slice().reverse().map((f) => element("li", { class: "mono" }, f)))));
+}
+
+// Growth is to the right of the middle, and plain; what shrank is to the left, and hatched.
+function bar(delta, most) {
+  const part = most ? (50 * Math.abs(delta)) / most : 0;
+  const side = delta < 0 ? "less" : "more";
+  const inner = delta ? element("span", { class: side, style: `width:${part.toFixed(2)}%` }) : null;
+  return element("td", { class: "diff-bar", "aria-hidden": "true" }, inner);
+}
+
+function kindTable(kind, title, items, titles) {
+  const most = Math.max(...items.map((i) => Math.abs(i.b_bytes - i.a_bytes)));
+  const body = element("tbody");
+  const add = (from, to) => {
+    for (const item of items.slice(from, to)) {
+      const delta = item.b_bytes - item.a_bytes;
+      body.append(element("tr", { "data-item": `${item.kind}.${item.name}`, "data-a": item.a_bytes, "data-b": item.b_bytes }, nameCell(item, titles),
+        element("td", { class: "n" }, size(item.a_bytes)), element("td", { class: "n" }, size(item.b_bytes)),
+        element("td", { class: "n" }, delta ? change(delta) : "="), bar(delta, most)));
+    }
+  };
+  add(0, ITEMS);
+  const head = element("tr", {}, element("th", { scope: "col" }, title), ...["A", "B", "change"].map((t) => element("th", { scope: "col", class: "n" }, t)),
+    element("th", { scope: "col", class: "middle" }, "less │ more"));
+  const box = element("div", {}, element("table", { class: "diff", "data-kind": kind }, element("thead", {}, head), body));
+  if (items.length > ITEMS) {
+    const more = element("button", { type: "button", onclick: () => { add(ITEMS, items.length); more.remove(); } }, `show all ${items.length}`);
+    box.append(more);
+  }
+  return box;
+}
+
+// "Peak of tensors 1.3 GiB to 2.0 GiB (+0.7 GiB)", of each peak that both jobs' traces show.
+export function headlineOf(diff) {
+  const peaks = diff.items.filter((i) => i.kind === "peak" && i.a_bytes && i.b_bytes);
+  const parts = peaks.map((i) => `${titleOf(i, {})} ${size(i.a_bytes)} to ${size(i.b_bytes)} (${i.b_bytes === i.a_bytes ? "the same" : change(i.b_bytes - i.a_bytes)})`);
+  return `From A to B: peak of ${parts.join(", of ") || "nothing that both traces show"}`;
+}
+
+export function showDiff(place, diff, titles) {
+  const given = (value) => (value === null ? "(not given)" : value || "given");
+  place.replaceChildren();
+  for (const [kind, title] of KINDS) {
+    const items = diff.items.filter((i) => i.kind === kind && (kind === "peak" || i.a_bytes || i.b_bytes));
+    items.sort((a, b) => (kind === "peak" ? 0 : Math.abs(b.b_bytes - b.a_bytes) - Math.abs(a.b_bytes - a.a_bytes)));
+    if (items.length) place.append(kindTable(kind, title, items, titles));
+  }
+  const declared = diff.items.filter((i) => i.kind === "config");
+  if (!declared.length) return;
+  const head = element("tr", {}, ...["Configuration", "A", "B"].map((t) => element("th", { scope: "col" }, t)));
+  const rows = declared.map((i) => element("tr", {}, element("th", { scope: "row" }, i.name), element("td", {}, given(i.a_value)), element("td", {}, given(i.b_value))));
+  place.append(element("table", { class: "diff" }, element("thead", {}, head), element("tbody", {}, ...rows)));
+}

@@ -1,0 +1,45 @@
+// Numbers and texts for people, as the report writes them.
+
+const UNITS = [["B", 1], ["KiB", 2 ** 10], ["MiB", 2 ** 20], ["GiB", 2 ** 30], ["TiB", 2 ** 40]];
+
+export function size(bytes) {
+  if (bytes === null || bytes === undefined) return "unknown";
+  const n = Math.abs(bytes);
+  let unit = n >= 1024 ? 1 : 0;
+  // 1023.95 MiB would be shown as 1024.0 MiB; it is shown as 1.0 GiB.
+  for (let i = 2; i < UNITS.length; i++) if (n >= UNITS[i][1] - UNITS[i][1] / 20480) unit = i;
+  return unit === 0 ? `${bytes} B` : `${(bytes / UNITS[unit][1]).toFixed(1)} ${UNITS[unit][0]}`;
+}
+
+export function change(bytes) {
+  return (bytes > 0 ? "+" : bytes < 0 ? "−" : "") + size(Math.abs(bytes));
+}
+
+export function count(n) {
+  return String(n).replace(/\B(?=(\d{3})+$)/g, ",");
+}
+
+export function time(ms) {
+  if (ms === null) return "unknown";
+  if (ms >= 1000) return `${(ms / 1000).toFixed(3)} s`;
+  return ms >= 1 ? `${ms.toFixed(3)} ms` : `${(ms * 1000).toFixed(1)} µs`;
+}
+
+// An element with text; texts of a trace go into a page by this function only.
+export function element(tag, attributes = {}, ...children) {
+  const e = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) e.addEventListener(name.slice(2), value);
+    else if (value !== null && value !== undefined && value !== false) e.setAttribute(name, value === true ? "" : value);
+  }
+  for (const child of children) if (child !== null && child !== undefined) e.append(child);
+  return e;
+}
+
+export function byId(id) {
+  return document.getElementById(id);
+}
+
+export function escapeHtml(text) {
+  return text.replace(/[&<>"']/g, (c) => `&#${c.charCodeAt(0)};`);
+}

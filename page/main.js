@@ -1,0 +1,400 @@
+// The page: reads the data, keeps what is chosen, and hands it to the views.
+import { inflate, decodeStream, EVENT } from "./decode.js";
+import { BlockCurves, ownerCurves, reservedCurve } from "./curves.js";
+import { Blocks } from "./blocks.js";
+import { momentOf, showPeak, VIEWS } from "./views.js";
+import { eventAtTime } from "./moment.js";
+import { matcher } from "./trees.js";
+import { byId, element, size, time, count } from "./format.js";
+import { axisOf, stepKnots } from "./axis.js";
+import { showDiff, headlineOf } from "./compare.js";
+import { Timeline, drawLegend } from "./timeline.js";
+import { showMatch } from "./match.js";
+import { showFacts, showCards } from "./facts.js";
+import { showRanks, seatText } from "./ranks.js";
+
+const KEYS = [
+  ["← →", "move the moment by one event (with Shift: by a hundredth of what is visible)"],
+  ["+ −", "zoom in and out around the moment"],
+  ["0", "show the whole trace"],
+  ["p", "go to the peak"],
+  ["o", "go to the next out-of-memory error"],
+  ["c", "compare from this moment, or stop comparing (also Shift and a click)"],
+  ["s", "stack by category or by owner"],
+  ["a", "axis of time, of events or of steps"],
+  ["1 … 5", "stacks, flame graph, treemap, segments, lifetimes"],
+  ["/", "search"],
+  ["n", "next rank; of a comparison the other job"],
+  ["?", "this list"],
+];
+
+const SUMMARY_LINES = 8; // of a report that is a single paragraph
+
+const state = { entry: 0, stacked: "category", axis: null, event: null, fixed: null, view: "stacks", search: "" };
+const page = { index: null, report: null, streams: new Map(), shown: new Map(), current: null, titles: null, timelines: [], parts: {} };
+
+function readState() {
+  const given = new URLSearchParams(location.hash.slice(1));
+  for (const key of ["stacked", "axis", "view", "search"]) if (given.has(key)) state[key] = given.get(key);
+  for (const key of ["entry", "event", "fixed"]) if (given.has(key) && /^\d+$/.test(given.get(key))) state[key] = Number(given.get(key));
+  if (state.stacked !== "owner") state.stacked = "category";
+  if (!["event", "time", "step", null].includes(state.axis)) state.axis = null;
+  if (!VIEWS.some((v) => v.id === state.view)) state.view = "stacks";
+}
+
+function keepState() {
+  const kept = new URLSearchParams();
+  for (const [key, value] of Object.entries(state)) if (value !== null && value !== "") kept.set(key, value);
+  history.replaceState(null, "", `#${kept}`);
+}
+
+async function load(entry) {
+  const described = page.index.streams.find((s) => s.entry === entry);
+  if (!described) return null;
+  if (!page.streams.has(entry)) {
+    const data = await decodeStream(described, page.titles.categories.length, (id) => byId(`b${id}`).textContent);
+    const owner = ownerCurves(data, page.titles.owners);
+    page.streams.set(entry, { data, category: new BlockCurves(page.titles.categories, data), owner, reserved: reservedCurve(data) });
+  }
+  return page.streams.get(entry);
+}
+
+// A rank without its events: its curve of the report, as if each point were an event.
+function fromRecord(rank) {
+  const points = rank.timeline || [];
+  const levels = { at: [], series: [], level: [] };
+  points.forEach(([, , reserved, device], i) => {
+    levels.at.push(i, i);
+    levels.series.push(0, page.titles.ownerKeys.indexOf("unexplained") + 1);
+    levels.level.push(reserved, device);
+  });
+  const data = { events: points.length, kinds: new Uint8Array(points.length), subject: new Int32Array(points.length).fill(-1), blocks: Blocks.none(),
+    times: Float64Array.from(points, (p) => p[0] * 1000), longestPause: 0, segments: [], levels, tables: { frames: [], stacks: [] } };
+  return { data, category: ownerCurves(data, page.titles.owners), owner: ownerCurves(data, page.titles.owners), reserved: reservedCurve(data), isRecord: true };
+}
+
+const MOST_MARKS = 200; // of one kind
+
+function eventsOf({ kinds }, kind) {
+  const found = [];
+  for (let i = kinds.indexOf(kind); i >= 0 && found.length < MOST_MARKS; i = kinds.indexOf(kind, i + 1)) found.push(i);
+  return found;
+}
+
+function marksOf(data, category, rank) {
+  const marks = [];
+  const peak = category.peak();
+  if (peak >= 0) marks.push({ event: category.eventOf(peak), text: `peak ${size(category.totalAt(peak))}`, weight: 2 });
+  for (const event of eventsOf(data, EVENT.FAILURE)) marks.push({ event, text: "out of memory", bad: true, weight: 3 });
+  for (const event of eventsOf(data, EVENT.GAP)) marks.push({ event, text: "records were reused here", bad: true, weight: 1 });
+  let before = "";
+  let step = 0;
+  for (const [start, number, phase] of rank.phase_starts || []) {
+    const event = eventAtTime(data, start * 1000);
+    if (number !== step) marks.push({ event, text: `step ${number}, ${phase}` });
+    else if (phase !== before) marks.push({ event, text: phase });
+    before = phase;
+    step = number;
+  }
+  return marks;
+}
+
+// The entries that are drawn: the chosen one, or both jobs of a comparison.
+function drawnEntries() {
+  return page.index.compares ? [0, 1] : [state.entry];
+}
+
+function timelineOf(entry) {
+  return page.timelines[page.index.compares ? entry : 0];
+}
+
+function linesOf({ owner, reserved }) {
+  const device = { name: "device", curves: owner, dash: [] };
+  return [...(state.stacked === "owner" ? [] : [device]), { name: "reserved", curves: reserved, dash: [5, 3] }].filter((l) => l.curves.count);
+}
+
+function highestOf(stream) {
+  return Math.max(0, ...[stream.category, stream.owner, stream.reserved].filter((c) => c.count).map((c) => c.totalAt(c.peak())));
+}
+
+function showTimeline() {
+  const entries = drawnEntries();
+  const streams = entries.map((entry) => page.shown.get(entry));
+  const knots = streams.map(({ data }, i) => stepKnots(data, page.report.ranks[entries[i]].phase_starts));
+  const hasSteps = knots.every((k) => k.length);
+  byId("axis").querySelector('[value="step"]').disabled = !hasSteps;
+  if (state.axis === "step" && !hasSteps) state.axis = byId("axis").value = "time";
+  const axes = streams.map(({ data }, i) => axisOf(state.axis, data, knots[i]));
+  const domains = axes.map((axis) => axis.domain());
+  const domain = [Math.min(...domains.map((d) => d[0])), Math.max(...domains.map((d) => d[1]))];
+  const ceiling = streams.length > 1 ? Math.max(...streams.map(highestOf)) : 0;
+  entries.forEach((entry, i) => {
+    const stream = streams[i];
+    timelineOf(entry).show({ data: stream.data, axis: axes[i], domain, ceiling, bands: state.stacked === "owner" ? stream.owner : stream.category, lines: linesOf(stream),
+      marks: marksOf(stream.data, stream.category, page.report.ranks[entry]) });
+  });
+  const bands = streams.map((stream) => (state.stacked === "owner" ? stream.owner : stream.category));
+  drawLegend(byId("legend"), bands[0].names, bands[0].names.map((_, i) => bands.some((b) => b.used[i])), linesOf(streams[0]));
+}
+
+function showMissing(rank) {
+  const notes = [...rank.warnings];
+  if (page.current.isRecord) notes.unshift(page.index.of_records ? "The page is made of records. The events are in the traces: memtrace html " + rank.trace
+    : "The events of this rank are not in the page, only its record and its curve: memtrace html --ranks " + rank.rank);
+  if (rank.lost.events) notes.push(`${count(rank.lost.events)} events were not recorded: ${rank.lost.reason}`);
+  byId("missing").hidden = !notes.length;
+  byId("missing").textContent = notes.join("\n");
+}
+
+function phaseAt(rank, ms) {
+  let found = null;
+  for (const [start, step, phase] of rank.phase_starts || []) {
+    if (start * 1000 > ms) break;
+    found = step ? `step ${step}, ${phase}` : phase;
+  }
+  return found;
+}
+
+function showMoment() {
+  const { data, owner, reserved, isRecord } = page.current;
+  const event = state.event;
+  const view = byId("view");
+  view.dispatchEvent(new Event("memtrace-clear"));
+  view.replaceChildren();
+  if (!data.events || isRecord) {
+    byId("moment").textContent = isRecord ? "Of this rank no events are in the page." : "The trace has no events.";
+    if (isRecord) showPeak(view, page.report.ranks[state.entry]);
+    return;
+  }
+  const moment = momentOf(data, event);
+  const rank = page.report.ranks[state.entry];
+  const device = owner.changeAt(event);
+  const held = reserved.changeAt(event);
+  const phase = phaseAt(rank, data.times[event]);
+  const text = byId("moment");
+  text.dataset.event = event;
+  text.dataset.bytes = moment.bytes;
+  text.dataset.blocks = moment.live.length;
+  text.textContent = `Event ${count(event)} of ${count(data.events)}, ${time(data.times[event])}${phase ? `, ${phase}` : ""}: ${size(moment.bytes)} (${count(moment.bytes)} bytes) in ` +
+    `${count(moment.live.length)} blocks; reserved ${size(held < 0 ? 0 : reserved.totalAt(held))}, device ${size(device < 0 ? 0 : owner.totalAt(device))}`;
+  const context = { data, event, fixed: state.fixed, groups: moment.groups, titles: page.titles, match: matcher(state.search), searched: state.search.trim(),
+    visible: () => page.timeline.x.domain().map((p) => page.timeline.axis.eventAt(p)) };
+  VIEWS.find((v) => v.id === state.view).show(view, context);
+  for (const tab of byId("tabs").children) tab.setAttribute("aria-selected", tab.dataset.view === state.view ? "true" : "false");
+  byId("fix").textContent = state.fixed === null ? "compare from here" : "stop comparing";
+}
+
+export function goTo(event, withCompare = false) {
+  if (withCompare && state.fixed === null) state.fixed = state.event;
+  state.event = Math.max(0, Math.min(page.current.data.events - 1, event));
+  page.timeline.setMoment(state.event, state.fixed);
+  showMoment();
+  keepState();
+}
+
+// Is one pause longer than a third of the trace? Then an axis of time shows little.
+function hasPause({ times, events, longestPause }) {
+  return longestPause > (times[events - 1] - times[0]) / 3;
+}
+
+function peakEvent() {
+  const { category } = page.current;
+  const peak = category.peak();
+  return peak < 0 ? 0 : category.eventOf(peak);
+}
+
+function nextFailure() {
+  const { kinds } = page.current.data;
+  const at = kinds.indexOf(EVENT.FAILURE, state.event + 1);
+  return at >= 0 ? at : kinds.indexOf(EVENT.FAILURE);
+}
+
+// Which of the two jobs the views below are of.
+function showSides(entry) {
+  const name = (i) => `${"AB"[i]}: ${page.report.ranks[i].trace}`;
+  byId("side-a").textContent = name(0);
+  byId("side-b").textContent = name(1);
+  byId("sides").replaceChildren(...[0, 1].map((i) =>
+    element("button", { type: "button", "aria-pressed": i === entry ? "true" : "false", onclick: () => open(i) }, `look into ${"AB"[i]}`)));
+}
+
+async function open(entry) {
+  const rank = page.report.ranks[entry];
+  if (!rank) return open(0);
+  if (entry !== state.entry) Object.assign(state, { entry, event: null, fixed: null });
+  page.shown = new Map(await Promise.all(drawnEntries().map(async (i) => [i, (await load(i)) || fromRecord(page.report.ranks[i])])));
+  page.current = page.shown.get(entry);
+  page.timeline = timelineOf(entry);
+  if (state.axis === null) state.axis = byId("axis").value = page.index.compares ? "step" : hasPause(page.current.data) ? "event" : "time";
+  if (state.event === null || state.event >= page.current.data.events) state.event = peakEvent();
+  byId("job").textContent = [page.index.compares && "AB"[entry], `rank ${rank.rank}`, seatText(rank.rank, page.report.job), rank.host && `host ${rank.host}`, rank.gpu, rank.command].filter(Boolean).join(" · ");
+  showCards(byId("cards"), rank);
+  showFacts(byId("facts"), rank, page.titles);
+  if (page.parts.match) showMatch(byId("match"), rank, page.parts.match, page.parts.simulated, page.titles);
+  showMissing(rank);
+  byId("to-oom").hidden = !page.current.data.kinds.includes(EVENT.FAILURE);
+  showTimeline();
+  for (const timeline of page.timelines) if (timeline !== page.timeline && timeline.axis) timeline.setMoment(null, null);
+  if (page.current.data.events) page.timeline.setMoment(state.event, state.fixed);
+  showMoment();
+  keepState();
+  if (page.index.compares) showSides(entry);
+  else if (page.report.ranks.length > 1) {
+    byId("ranks-box").hidden = false;
+    showRanks(byId("ranks"), page.report, new Set(page.index.streams.map((s) => s.entry)), entry, open);
+  }
+  return undefined;
+}
+
+function choose(key, value) {
+  state[key] = value;
+  byId(key).value = value;
+  showTimeline();
+  page.timeline.setMoment(state.event, state.fixed);
+  keepState();
+}
+
+function chooseView(id) {
+  state.view = id;
+  showMoment();
+  keepState();
+}
+
+function compare() {
+  state.fixed = state.fixed === null ? state.event : null;
+  if (state.fixed !== null) state.view = "stacks";
+  goTo(state.event);
+}
+
+function whole() {
+  page.timeline.svg.call(page.timeline.zoom.transform, d3.zoomIdentity);
+}
+
+function search(text) {
+  state.search = text;
+  showMoment();
+  keepState();
+}
+
+function showKeys() {
+  const rows = KEYS.map(([key, what]) => element("tr", {}, element("td", {}, key), element("td", {}, what)));
+  const close = element("button", { type: "button", onclick: () => byId("help").close() }, "close");
+  byId("help").replaceChildren(element("h2", {}, "Keys"), element("table", {}, ...rows), close);
+  byId("help").showModal();
+}
+
+function moveBy(e, direction) {
+  const [first, last] = page.timeline.x.domain().map((p) => page.timeline.axis.eventAt(p));
+  goTo(state.event + direction * (e.shiftKey ? Math.max(1, Math.round((last - first) / 100)) : 1));
+}
+
+function nextRank() {
+  open((state.entry + 1) % page.report.ranks.length);
+}
+
+function nextAxis() {
+  const names = [...byId("axis").options].filter((o) => !o.disabled).map((o) => o.value);
+  choose("axis", names[(names.indexOf(state.axis) + 1) % names.length]);
+}
+
+function onKey(e) {
+  if (e.ctrlKey || e.metaKey || e.altKey || ["INPUT", "SELECT", "TEXTAREA"].includes(e.target.tagName) || byId("help").open) return;
+  const actions = {
+    ArrowLeft: () => moveBy(e, -1), ArrowRight: () => moveBy(e, 1), "+": () => page.timeline.scaleBy(2), "=": () => page.timeline.scaleBy(2),
+    "-": () => page.timeline.scaleBy(0.5), 0: whole, p: () => goTo(peakEvent()), o: () => nextFailure() >= 0 && goTo(nextFailure()), c: compare,
+    s: () => choose("stacked", state.stacked === "owner" ? "category" : "owner"), a: nextAxis,
+    "/": () => byId("search").focus(), "?": showKeys, n: nextRank,
+  };
+  VIEWS.forEach((v, i) => (actions[i + 1] = () => chooseView(v.id)));
+  if (!actions[e.key]) return;
+  e.preventDefault();
+  actions[e.key]();
+}
+
+function connect() {
+  for (const key of ["stacked", "axis"]) {
+    if (state[key]) byId(key).value = state[key];
+    byId(key).addEventListener("change", () => choose(key, byId(key).value));
+  }
+  byId("whole").addEventListener("click", whole);
+  byId("keys").addEventListener("click", showKeys);
+  byId("to-peak").addEventListener("click", () => goTo(peakEvent()));
+  byId("to-oom").addEventListener("click", () => goTo(nextFailure()));
+  byId("fix").addEventListener("click", compare);
+  byId("search").value = state.search;
+  byId("search").addEventListener("input", () => search(byId("search").value));
+  byId("search").addEventListener("keydown", (e) => e.key === "Escape" && byId("search").blur());
+  for (const view of VIEWS)
+    byId("tabs").append(element("button", { type: "button", role: "tab", "data-view": view.id, "aria-controls": "view", onclick: () => chooseView(view.id) }, view.title));
+  document.addEventListener("keydown", onKey);
+  window.addEventListener("hashchange", () => { readState(); open(state.entry); });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { page.timelines.forEach((t) => t.data && t.draw()); showMoment(); });
+}
+
+async function readParts() {
+  for (const [name, id] of Object.entries(page.index.parts)) page.parts[name] = JSON.parse(new TextDecoder().decode(await inflate(byId(`b${id}`).textContent)));
+  byId("match-box").hidden = !page.parts.match;
+}
+
+// A comparison has a timeline for each job, which are zoomed together.
+function connectTimelines() {
+  page.timelines = [new Timeline(byId("timeline"), goTo)];
+  page.timeline = page.timelines[0];
+  if (!page.index.compares) return;
+  const goIn = (entry) => async (event, withCompare) => {
+    if (state.entry !== entry) await open(entry);
+    goTo(event, withCompare);
+  };
+  for (const e of document.querySelectorAll(".of-comparison")) e.hidden = false;
+  page.timelines = [new Timeline(byId("timeline"), goIn(0)), new Timeline(byId("timeline-b"), goIn(1))];
+  page.timelines.forEach((t, i) => (t.partner = page.timelines[1 - i]));
+  showDiff(byId("diff"), page.parts.diff, page.titles);
+}
+
+function setTitles() {
+  const { categories, owners } = page.index;
+  page.titles = { categories: categories.map((c) => c[1]), categoryKeys: categories.map((c) => c[0]), owners: owners.map((o) => o[1]), ownerKeys: owners.map((o) => o[0]) };
+}
+
+function placeReport() {
+  const verdict = byId("verdict");
+  const lines = verdict.textContent.split("\n").filter((l) => l.trim());
+  // A job that ran out of memory is named first; of any other the peak is.
+  const peak = /^peak {4,}(\S.*(?:\n {8,}\S.*)*)/m.exec(verdict.textContent);
+  const failed = /^[A-Z]{3}/.test(lines[0] || "");
+  const ranks = page.report.ranks.length > 1 ? `${page.report.ranks.length} ranks, highest ` : "";
+  byId("headline").textContent = failed || !peak ? (lines[0] || "memtrace").replace(/ {2,}/g, ", ") : `${ranks}peak ${peak[1].replace(/\s+/g, " ")}`;
+  // The first paragraph is the answer; the whole report is below.
+  const [answer, ...others] = verdict.textContent.trimStart().split(/\n\s*\n/);
+  if (page.index.compares) byId("headline").textContent = headlineOf(page.parts.diff);
+  byId("summary").textContent = others.length ? answer : answer.split("\n").slice(0, SUMMARY_LINES).join("\n");
+  document.title = `memtrace: ${byId("headline").textContent}`;
+  byId("report-place").append(verdict);
+  const unit = Math.max(...page.index.streams.map((s) => s.unit_ns));
+  const clock = unit > 1 ? ` Their order is exact, their times are to ${time(unit / 1e6)}.` : "";
+  byId("footer").append(`memtrace ${page.index.version}. Every event is in this file; nothing is sent anywhere.${clock}`, element("details", {}, element("summary", {}, "licences"),
+    byId("licences").content.cloneNode(true)));
+}
+
+export async function main() {
+  try {
+    page.index = JSON.parse(new TextDecoder().decode(await inflate(byId("index").textContent)));
+    page.report = JSON.parse(new TextDecoder().decode(await inflate(byId(`b${page.index.report}`).textContent)));
+    setTitles();
+    state.entry = page.index.shown;
+    readState();
+    byId("app").hidden = false;
+    await readParts();
+    connectTimelines();
+    connect();
+    placeReport();
+    await open(state.entry);
+    byId("wait").hidden = true;
+    // For tests and for the curious: what is chosen, and how long it took from the request of the file.
+    window.memtrace = { page, state, goTo, readyMs: performance.now() };
+    document.body.dataset.ready = Math.round(window.memtrace.readyMs);
+  } catch (error) {
+    byId("wait").textContent = `The page cannot be shown: ${error.message}. The report is above.`;
+    throw error;
+  }
+}

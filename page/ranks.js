@@ -1,0 +1,90 @@
+// The ranks of a job as a grid on their parallel coordinates.
+import { element, size } from "./format.js";
+
+const CELL = 22; // pixels
+const LEAST_CELL = 8; // the width of a cell of a wide grid
+
+const seatsOfJobs = new WeakMap();
+
+// {rank: seat} of a report's job, made once: a job has ten thousand of them.
+function seatsOf(job) {
+  if (!job) return new Map();
+  if (!seatsOfJobs.has(job)) seatsOfJobs.set(job, new Map((job.seats || []).map((seat) => [seat.rank, seat])));
+  return seatsOfJobs.get(job);
+}
+
+// Rows and columns of a grid by the seats of the job's layout: the axis with most values across, the others down. Without a layout, 32 ranks
+// a row. `ranks`: the numbers of the ranks; `job`: of the report.
+export function layoutOf(ranks, job) {
+  const wide = Object.entries(job?.layout || {}).filter(([, n]) => n > 1).sort((a, b) => b[1] - a[1]);
+  const seats = seatsOf(job);
+  if (!wide.length || ranks.some((r) => !seats.has(r) || seats.get(r)[wide[0][0]] === null)) return ranks.map((r, i) => ({ x: i % 32, y: Math.floor(i / 32) }));
+  const across = wide[0][0];
+  const down = wide.slice(1);
+  return ranks.map((r) => {
+    const seat = seats.get(r);
+    return { x: seat[across], y: down.reduce((y, [axis, n]) => y * n + seat[axis], 0), across, down: down.map(([axis]) => axis) };
+  });
+}
+
+// "pp 1, tp 3"
+export function seatText(rank, job) {
+  const seat = seatsOf(job).get(rank);
+  return Object.entries(job?.layout || {}).filter(([axis, n]) => n > 1 && seat && seat[axis] !== null).map(([axis]) => `${axis} ${seat[axis]}`).join(", ");
+}
+
+// Pale to dark blue: lightness alone tells more from less.
+export function shade(part) {
+  const p = Math.max(0, Math.min(1, part));
+  return `rgb(${Math.round(235 - 228 * p)},${Math.round(243 - 190 * p)},${Math.round(251 - 130 * p)})`;
+}
+
+// The rank that an arrow key leads to from rank `i`; -1: none.
+export function neighbour(cells, i, key) {
+  if (key === "ArrowLeft" || key === "ArrowRight") {
+    const next = i + (key === "ArrowLeft" ? -1 : 1);
+    return next < cells.length ? next : -1;
+  }
+  const down = { ArrowUp: -1, ArrowDown: 1 }[key];
+  return down ? cells.findIndex((c) => c.x === cells[i].x && c.y === cells[i].y + down) : -1;
+}
+
+// One stop of the tabulator key; arrows lead from rank to rank.
+function moveFocus(e, grid, cells) {
+  const i = Number(e.target.dataset.entry);
+  const next = neighbour(cells, i, e.key);
+  if (!e.key.startsWith("Arrow")) return;
+  e.preventDefault();
+  e.stopPropagation();
+  if (next < 0) return;
+  grid.children[i].tabIndex = -1;
+  grid.children[next].tabIndex = 0;
+  grid.children[next].focus();
+}
+
+export function showRanks(place, report, whole, chosen, open) {
+  const cells = layoutOf(report.ranks.map((r) => r.rank), report.job);
+  const outliers = new Set((report.job?.outliers || []).map((o) => o.rank));
+  const level = (r) => r.peak.device_bytes || r.peak.allocated_bytes;
+  const most = Math.max(...report.ranks.map(level));
+  const share = (r) => (r.device_memory_bytes ? level(r) / r.device_memory_bytes : level(r) / (most || 1));
+  const columns = Math.max(...cells.map((c) => c.x)) + 1;
+  const grid = element("div", { class: "grid", style: `display:grid;gap:2px;grid-template-columns:repeat(${columns},minmax(${LEAST_CELL}px,${CELL}px));grid-auto-rows:${CELL}px` });
+  report.ranks.forEach((r, i) => {
+    const seat = seatText(r.rank, report.job);
+    const of = r.device_memory_bytes ? "the device" : "the highest rank";
+    const label = `rank ${r.rank}${seat ? `, ${seat}` : ""}: ${size(level(r))}, ${(100 * share(r)).toFixed(0)} % of ${of}${r.end === "oom" ? ", out of memory" : ""}` +
+      `${outliers.has(r.rank) ? ", differs from its group" : ""}${whole.has(i) ? "" : ", record only"}`;
+    const text = r.end === "oom" ? "✕" : outliers.has(r.rank) ? "◆" : "";
+    const dark = share(r) > 0.55;
+    grid.append(element("button", { type: "button", title: label, "aria-label": label, "data-entry": i, "data-bytes": level(r), "aria-pressed": i === chosen ? "true" : "false",
+      tabindex: i === chosen ? 0 : -1,
+      style: `grid-column:${cells[i].x + 1};grid-row:${cells[i].y + 1};padding:0;border-radius:3px;line-height:1;background:${shade(share(r))};color:${dark ? "#fff" : "#111"};` +
+        (i === chosen ? "outline:2px solid var(--accent);" : ""), onclick: () => open(i) }, text));
+  });
+  const axes = cells[0]?.across ? `${cells[0].across} across${cells[0].down.length ? `, ${cells[0].down.join(" and ")} down` : ""}` : "";
+  grid.addEventListener("keydown", (e) => moveFocus(e, grid, cells));
+  const hadFocus = place.contains(document.activeElement);
+  place.replaceChildren(grid, element("p", { class: "hint" }, axes));
+  if (hadFocus) grid.children[chosen].focus();
+}

@@ -1,0 +1,237 @@
+"""The history of runs: what is out of its spread is named, writers at once and killed ones lose nothing, and other files are left alone."""
+import json
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+import unittest
+
+from harness import JOBS, MEMTRACE, Case
+
+DECLARED = {"num_layers": 2, "hidden_size": 512, "vocab_size": 32000, "num_attention_heads": 8, "seq_length": 512, "micro_batch_size": 2}
+WEEK_NS = 7 * 86400 * 10**9
+GB = 10**9
+
+
+class History(Case):
+    def setUp(self):
+        super().setUp()
+        self.file = os.path.join(self.dir, "data", "history.sqlite")
+
+    def history(self, *arguments, **keys):
+        return self.run_([MEMTRACE, "history", "--file", self.file, *arguments], **keys)
+
+    def read(self, *arguments):
+        return json.loads(self.history("--json", *arguments).stdout)
+
+    def simulated(self, size, name="traces"):
+        traces = os.path.join(self.dir, name)
+        with open(os.path.join(self.dir, "job.json"), "w") as f:
+            json.dump(DECLARED, f)
+        self.run_([MEMTRACE, "simulate", "-o", traces, "--", sys.executable, os.path.join(JOBS, "one_block.py"), str(size)],
+                  MEMTRACE_CONFIG=os.path.join(self.dir, "job.json"))
+        return traces
+
+    def record(self):
+        """The record of a simulated run with an estimate, to make others of."""
+        return json.loads(self.run_([MEMTRACE, "summarize", "--estimate", self.simulated(GB)]).stdout)
+
+    def write(self, name, records):
+        path = os.path.join(self.dir, name)
+        with open(path, "w") as f:
+            f.writelines(json.dumps(r) + "\n" for r in records)
+        return path
+
+    def test_one_of_thirty_runs(self):
+        """Thirty simulated runs, which differ by up to a thousandth; one needs 5 % more."""
+        draw, large = random.Random(22), 17
+        for i in range(30):
+            self.simulated(int(4 * GB * (1.05 if i == large else 1 + draw.random() / 1000)), "run%d" % i)
+            self.history("add", os.path.join(self.dir, "run%d" % i))
+        trend, = self.read("trend")["trends"]
+        self.assertEqual(trend["all"]["runs"], 30)
+        self.assertTrue(trend["simulated"])
+        runs = self.read("list")["runs"]
+        self.assertEqual([o["run"] for o in trend["out"]], [runs[large]["run"]])
+        text = self.history("trend").stdout
+        self.assertIn("run %d (%s" % (runs[large]["id"], runs[large]["run"]), text)
+        self.assertEqual(text.count("run %d (" % runs[0]["id"]), 0)
+
+    def test_weeks_and_prediction(self):
+        first, runs = self.record(), []
+        now = first["start_time_ns"]
+        for i in range(12):
+            this_week = i >= 6
+            runs.append(dict(first, run="r%d" % i, simulated=False, start_time_ns=now - (0 if this_week else WEEK_NS * 3 // 2) - i * 10**9,
+                             peak_allocated_bytes=int(GB * (1.10 if this_week else 1.0)) + i * 1000,
+                             estimate=dict(first["estimate"], allocated_bytes=GB)))
+        self.history("add", "--job", "nightly", self.write("records", runs))
+        trend, = self.read("trend")["trends"]
+        self.assertEqual((trend["job"], trend["now"]["runs"], trend["before"]["runs"], trend["change"]), ("nightly", 6, 6, "more"))
+        self.assertEqual(trend["prediction"]["runs"], 12)
+        text = self.history("trend", "--job", "nightly").stdout
+        self.assertIn("10.0 % more than the 7 days before", text)
+        self.assertIn("there is no", self.history("show", "none", status=2).stderr)
+        self.assertIn("no run of job", self.history("trend", "--job", "other", status=2).stderr)
+        # one more run, of the same id as one that is there: it takes its place
+        self.history("add", self.write("again", [dict(runs[0], peak_allocated_bytes=7)]))
+        listed = self.read("list")["runs"]
+        self.assertEqual(len(listed), 12)
+        self.assertEqual([r["allocated_bytes"] for r in listed if r["run"] == "r0"], [7])
+
+    def test_several_ranks_components_and_comparison(self):
+        first = self.record()
+        ranks = [dict(first, rank=i, world_size=4, simulated=False, peak_allocated_bytes=GB + i) for i in range(4)]
+        ranks[2]["end"] = "oom"
+        self.history("add", self.write("a", ranks))
+        self.history("add", self.write("b", [first]))
+        run, = (r for r in self.read("list")["runs"] if not r["simulated"])
+        self.assertEqual((run["ranks"], run["allocated_bytes"], run["end"]), (4, GB + 3, "oom"))
+        observed, simulated = self.read("show", str(run["id"]))["runs"]
+        self.assertTrue(simulated["simulated"])
+        parts = {p["component"]: p for p in observed["components"]}
+        self.assertEqual({k: v["estimated_bytes"] for k, v in parts.items() if v["estimated_bytes"] is not None},
+                         first["estimate"]["by_component"])
+        self.assertEqual(parts["context"]["peak_bytes"], first["owners"]["context"]["at_peak_bytes"])
+        self.assertEqual(observed["config"]["num_layers"], "2")
+        text = self.history("show", str(run["id"])).stdout
+        self.assertIn("simulated", text)
+        self.assertIn("num_layers 2", text)
+        self.assertNotIn('"num_layers"', text)
+        changed = dict(first, run="later", config=dict(first["config"], seq_length="1024"))
+        self.history("add", self.write("c", [changed]))
+        text = self.history("compare", first["run"], "later").stdout
+        self.assertIn("seq_length: 512, then 1024", " ".join(text.split()))
+
+    def test_estimate_with_the_history(self):
+        first = self.record()
+        runs = [dict(first, run="r%d" % i, simulated=False, peak_allocated_bytes=int(first["estimate"]["allocated_bytes"] * ratio))
+                for i, ratio in enumerate((1.02, 1.03, 1.04))]
+        runs.append(dict(first, run="died", simulated=False, end="oom", peak_allocated_bytes=1))
+        self.history("add", self.write("records", runs))
+        command = [MEMTRACE, "estimate", "--config", os.path.join(self.dir, "job.json")]
+        plain = self.run_(command).stdout
+        self.assertNotIn("history", plain)
+        told = self.run_([*command, "--history-file", self.file]).stdout
+        self.assertIn("3 runs of this configuration", " ".join(told.split()))
+        self.assertIn("used 1.030 of the estimate, ± 0.010", " ".join(told.split()))
+        a, b = (json.loads(self.run_([*command, "--json", *more]).stdout) for more in ([], ["--history-file", self.file]))
+        history = b.pop("history")
+        self.assertEqual(a, b)
+        self.assertEqual(history["runs"], 3)
+        self.assertAlmostEqual(history["corrected_bytes"] / first["estimate"]["allocated_bytes"], 1.03, 4)
+        other = self.run_([*command, "--set", "seq_length=256", "--history-file", self.file]).stdout
+        self.assertIn("of this model in other configurations", " ".join(other.split()))
+        none = self.run_([*command, "--set", "num_layers=3", "--history-file", self.file]).stdout
+        self.assertIn("no run of this configuration or model", " ".join(none.split()))
+
+    def test_two_writers_and_killed_ones(self):
+        """Two processes add runs at once; others are killed with kill -9 at any moment. What was said to be written is there."""
+        first, done = self.record(), []
+        draw = random.Random(3)
+        for i in range(40):
+            self.write("w%d" % i, [dict(first, run="w%d-%d" % (i, k), rank=0) for k in range(25)])
+
+        def start(i):
+            return subprocess.Popen([MEMTRACE, "history", "--file", self.file, "add", os.path.join(self.dir, "w%d" % i)],
+                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+        for i in range(0, 40, 4):
+            writers = [(i, start(i)), (i + 1, start(i + 1))]
+            killed = [(i + 2, start(i + 2)), (i + 3, start(i + 3))]
+            for _, p in killed:
+                time.sleep(draw.random() * 0.02)
+                p.send_signal(signal.SIGKILL)
+            for name, p in writers + killed:
+                out, err = p.communicate()
+                if p.returncode == 0:
+                    done.append(name)
+                else:
+                    self.assertEqual(p.returncode, -signal.SIGKILL, err)
+            self.assertTrue(set(done) >= {i, i + 1})
+        with sqlite3.connect(self.file) as db:
+            self.assertEqual(db.execute("PRAGMA integrity_check").fetchone(), ("ok",))
+            found = {row[0] for row in db.execute("SELECT run FROM runs")}
+            orphans = db.execute("SELECT count(*) FROM components WHERE run NOT IN (SELECT id FROM runs)").fetchone()
+        self.assertEqual(orphans, (0,))
+        for i in range(40):
+            there = {"w%d-%d" % (i, k) for k in range(25)} & found
+            self.assertIn(len(there), (25,) if i in done else (0, 25), "a run of 25 is whole or not there")
+
+    def test_other_files_are_refused_and_left_as_they_are(self):
+        record = self.write("record", [self.record()])
+        with sqlite3.connect(os.path.join(self.dir, "other.sqlite")) as db:
+            db.execute("CREATE TABLE mine (a)")
+        self.history("add", record)
+        with open(self.file, "rb") as f:
+            whole = f.read()
+        files = {"text": b"not a database at all\n" * 100, "other.sqlite": None, "cut": whole[:len(whole) // 2],
+                 "overwritten": whole[:4096] + b"\xff" * 8192 + whole[12288:], "newer": whole[:60] + (9).to_bytes(4, "big") + whole[64:]}
+        said = {"text": "is no SQLite file", "other.sqlite": "another program's file", "newer": "has version 9"}
+        for name, content in files.items():
+            path = os.path.join(self.dir, name)
+            if content is not None:
+                with open(path, "wb") as f:
+                    f.write(content)
+            with open(path, "rb") as f:
+                before = f.read()
+            for words in ("add", record), ("list",):
+                done = self.run_([MEMTRACE, "history", "--file", path, *words], status=2)
+                self.assertIn(path, done.stderr)
+                self.assertIn(said.get(name, "damaged"), done.stderr)
+            with open(path, "rb") as f:
+                self.assertEqual(f.read(), before)
+
+    def test_every_file_of_records_is_read(self):
+        record = self.record()
+        files = [self.write("records%d" % i, [dict(record, run="r%d" % i)]) for i in range(3)]
+        self.history("add", *files)
+        self.assertEqual({r["run"] for r in self.read("list")["runs"]}, {"r0", "r1", "r2"})
+
+    def test_one_run_simulated_and_observed(self):
+        """A job of Slurm that is simulated before it starts: both have the job's number as their run."""
+        record = self.record()
+        self.history("add", self.write("records", [dict(record, run="7", rank=rank, pid=rank + 1, simulated=kind) for rank in range(3)
+                                                   for kind in (False, True)]))
+        self.assertEqual(sorted((r["simulated"], r["ranks"]) for r in self.read("list")["runs"]), [(False, 3), (True, 3)])
+
+    def test_hostile_records_and_rows(self):
+        """Numbers at the ends of their range, control characters behind JSON's escapes, and a record without a run."""
+        most, escape = 2**63 - 1, "\x1b[31m\x9b2J\n"
+        texts = {"peak": {"by_category": {escape: 5}}, "config": {escape: escape}, "versions": {"torch": escape}}
+        hostile = [dict(texts, memtrace_record=1, run="r%d" % i, device=0, end="exit", start_time_ns=sign * most, peak_allocated_bytes=sign * most,
+                        peak_device_bytes=-sign * most, estimate={"allocated_bytes": 1, "by_component": {"weights": sign * most}})
+                   for i, sign in enumerate((1, -1))]
+        done = self.history("add", self.write("records", [{"memtrace_record": 1}, *hostile]))
+        self.assertIn('records:1: the record has no text "run"', done.stderr)
+        with sqlite3.connect(self.file) as db:
+            db.execute("UPDATE runs SET config = '{}', versions = NULL, job = NULL WHERE id = 2")
+            db.execute("INSERT INTO runs (id, restart, simulated, allocated_bytes) VALUES (9, -1, 0, ?)", (-most,))
+        for words in ("list",), ("trend",), ("show", "1"), ("show", "9"), ("compare", "1", "2"), ("compare", "2", "9"):
+            for more in (), ("--color", "always"), ("--json",):
+                with self.subTest(words=words, more=more):
+                    text = self.history(*more, *words).stdout
+                    self.assertNotIn("\x1b[31m\x9b", text)
+                    self.assertNotIn("\x1b[31m?", text)
+        self.assertNotIn("\x1b", self.history("show", "1").stdout + self.history("compare", "1", "2").stdout)
+        self.assertIn("there is no run", self.history("show", "none", status=2).stderr)
+
+    def test_where_it_is(self):
+        record = self.write("record", [self.record()])
+        self.run_([MEMTRACE, "history", "add", record], XDG_DATA_HOME=self.dir + "/xdg")
+        self.assertTrue(os.path.exists(self.dir + "/xdg/memtrace/history.sqlite"))
+        self.run_([MEMTRACE, "history", "add", record], XDG_DATA_HOME="", HOME=self.dir)
+        self.assertTrue(os.path.exists(self.dir + "/.local/share/memtrace/history.sqlite"))
+        self.assertIn("history add makes it", self.history("list", status=2).stderr)
+        self.assertFalse(os.path.exists(self.file))
+        self.assertIn("did you mean trend", self.history("trnd", status=2).stderr)
+        done = self.run_([MEMTRACE, "history", "--file", "/proc/none/history", "add", record], status=2)
+        self.assertIn("--file names a file in a folder that may be written", done.stderr)
+        self.assertIn("needs 2 runs", self.history("compare", "1", status=2).stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

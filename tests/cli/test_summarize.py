@@ -1,0 +1,109 @@
+"""Records: every key is explained, report says the same of them as of the traces, and the order of merging does not matter."""
+import json
+import os
+import random
+import re
+import subprocess
+import unittest
+
+from harness import BUILD, MEMTRACE, ROOT, Case
+
+MAN = os.path.join(ROOT, "docs", "man", "memtrace-summarize.1")
+
+
+def keys_of_page():
+    with open(MAN) as f:
+        text = f.read().split(".Sh KEYS")[1].split(".Sh MOMENTS")[0]
+    return {key for line in re.findall(r"^\.It (.*)", text, re.M) for key in re.findall(r"Cm (\w+)", line)}
+
+
+class Summarize(Case):
+    def setUp(self):
+        super().setUp()
+        os.mkdir(self.traces)
+        subprocess.run([os.path.join(BUILD, "bench", "make_job"), self.traces, "70", "300"], check=True)
+
+    def summarize(self, *arguments, **keys):
+        return self.run_([MEMTRACE, "summarize", *arguments], **keys)
+
+    def write(self, name, text):
+        path = os.path.join(self.dir, name)
+        with open(path, "w") as f:
+            f.write(text)
+        return path
+
+    def test_keys_and_size(self):
+        lines = self.summarize("--estimate", self.traces).stdout.splitlines()
+        records = [json.loads(line) for line in lines]
+        self.assertEqual(sorted(r["rank"] for r in records), list(range(70)))
+        self.assertLess(max(map(len, lines)), 64 << 10)
+        for record in records[:3]:
+            self.assertEqual(set(record), keys_of_page())
+            self.assertEqual(sum(record["peak"]["by_category"].values()), record["peak_allocated_bytes"])
+        self.assertEqual(len({r["config_fingerprint"] for r in records}), 1)
+        self.assertEqual({r["model"] for r in records}, {"gpt 16 layers x 512"})
+        # its vocabulary is not declared, so there is nothing to estimate it by
+        self.assertEqual({r["estimate"] for r in records}, {None})
+
+    def test_report_of_records_is_that_of_traces(self):
+        records = self.write("records", self.summarize(self.traces).stdout)
+        a, b = (json.loads(self.run_([MEMTRACE, "report", "--json", x]).stdout) for x in (self.traces, records))
+        self.assertEqual(a["findings"], b["findings"])
+        self.assertEqual(a["job"], b["job"])
+        for x, y in zip(a["ranks"], b["ranks"]):
+            self.assertEqual({k for k in x if x[k] != y[k]} - {"peak", "timeline", "phase_starts"}, set())
+            self.assertEqual({k for k in x["peak"] if x["peak"][k] != y["peak"][k]} - {"stacks"}, set())
+        text = self.run_([MEMTRACE, "report", records]).stdout
+        self.assertEqual(text.splitlines()[0], self.run_([MEMTRACE, "report", self.traces]).stdout.splitlines()[0])
+
+    def held(self, records):
+        """The most memory of `report --json`, in bytes."""
+        job = subprocess.Popen([MEMTRACE, "report", "--json", records], stdout=subprocess.DEVNULL)
+        _, status, used = os.wait4(job.pid, 0)
+        job.returncode = os.waitstatus_to_exitcode(status)
+        self.assertEqual(job.returncode, 0)
+        return used.ru_maxrss << 10
+
+    def test_memory_of_many_ranks(self):
+        """Of 10,240 ranks a report may hold 128 MiB: of 2,048 a fifth of that, beside what one rank takes."""
+        lines = [json.loads(line) for line in self.summarize(self.traces).stdout.splitlines()]
+        ranks = [json.dumps(dict(lines[i % 70], rank=i, world_size=2048, pid=1 + i, host="node%d" % (i // 8))) + "\n" for i in range(2048)]
+        one, many = self.write("one", ranks[0]), self.write("many", "".join(ranks))
+        self.assertLess(self.held(many) - self.held(one), (128 << 20) * 2048 // 10240)
+
+    def test_merge(self):
+        lines = self.summarize(self.traces).stdout.splitlines(True)
+        random.Random(7).shuffle(lines)
+        whole = self.summarize("--merge", self.write("all", "".join(lines))).stdout
+        self.assertEqual(sorted(lines), sorted(whole.splitlines(True)))
+        self.assertEqual([json.loads(line)["rank"] for line in whole.splitlines()], list(range(70)))
+        a, b = self.write("a", "".join(lines[:40])), self.write("b", "".join(lines[30:]) + "\n")
+        self.assertEqual(self.summarize("--merge", b, a, b).stdout, whole)
+        done = subprocess.run([MEMTRACE, "summarize", "--merge"], input=whole + whole, stdout=subprocess.PIPE, text=True, check=True)
+        self.assertEqual(done.stdout, whole)
+
+    def test_what_is_no_record(self):
+        line = self.summarize(self.traces).stdout.splitlines(True)[0]
+        cut = self.write("cut", line + line[:100])
+        done = self.summarize("--merge", cut)
+        self.assertEqual(done.stdout, line)
+        self.assertIn("%s:2: not a record" % cut, done.stderr)
+        newer = self.write("newer", '{"memtrace_record":2}\n')
+        self.assertIn("has version 2", self.summarize("--merge", newer, status=2).stderr)
+        self.assertIn("newer:1", self.run_([MEMTRACE, "report", newer], status=2).stderr)
+        long = self.write("long", '{"a":"%s"}\n' % ("x" * (1 << 20)) + line)
+        done = self.summarize("--merge", long)
+        self.assertEqual(done.stdout, line)
+        self.assertIn("at most 65536", done.stderr)
+        other = self.summarize("--merge", self.write("other", '{"a":1}\n' * 1000), status=2).stderr.splitlines()
+        self.assertIn("995 more lines are no records", other[5])
+        self.assertEqual(len(other), 7)
+        self.assertIn("cannot open", self.summarize("--merge", self.dir + "/none", status=2).stderr)
+        self.assertIn("needs the traces", self.run_([MEMTRACE, "report", "--json", "--live-set", cut], status=2).stderr)
+        for command in ("match",), ("export", "--format", "csv", "-o", self.dir + "/out"):
+            self.assertIn("needs the traces themselves", self.run_([MEMTRACE, *command, cut], status=2).stderr)
+        self.assertIn("one kind", self.run_([MEMTRACE, "report", cut, self.traces], status=2).stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

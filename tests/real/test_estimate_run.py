@@ -1,0 +1,107 @@
+"""memtrace estimate --how run: the model of a config.json, built and trained on the simulated device."""
+import json
+import os
+import subprocess
+import tempfile
+import unittest
+
+from harness import MEMTRACE, environment, python
+
+BERT = {"model_type": "bert", "architectures": ["BertForMaskedLM"], "hidden_size": 256, "intermediate_size": 1024, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "vocab_size": 8000, "max_position_embeddings": 512, "type_vocab_size": 2}
+# embeddings (tokens, positions, types, norm), layers (four projections, two matrices, two norms), the head's transform and bias
+BERT_PARAMETERS = 256 * (8000 + 512 + 2 + 2) + 2 * (4 * (256 * 256 + 256) + 2 * 256 * 1024 + 1024 + 256 + 4 * 256) + 256 * 256 + 3 * 256 + 8000
+LLAMA = {"model_type": "llama", "hidden_size": 512, "intermediate_size": 1408, "num_hidden_layers": 2, "num_attention_heads": 8,
+         "num_key_value_heads": 4, "vocab_size": 16000, "max_position_embeddings": 512, "tie_word_embeddings": False}
+
+
+class Run(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+    def ask(self, config, *options, status=0, **settings):
+        path = os.path.join(self.folder.name, "config.json")
+        with open(path, "w", encoding="utf-8") as f:
+            json.dump(config, f)
+        env = environment(XDG_CACHE_HOME=self.folder.name, **{"MEMTRACE_PYTHON": python(), **settings})
+        done = subprocess.run([MEMTRACE, "estimate", "--system", "memtrace", "--config", path, *options], text=True, capture_output=True,
+                              env=env, check=False)
+        self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+        return json.loads(done.stdout)["estimates"][0] if status < 2 else done.stderr
+
+    def test_a_model_without_formula(self):
+        answer = self.ask(BERT, "--json", "--set", "micro_batch_size=4", "--set", "precision=fp32")
+        self.assertEqual(answer["how"], "run")
+        self.assertEqual(answer["num_parameters"], BERT_PARAMETERS)
+        terms = {t["id"]: t["bytes"] for t in answer["terms"]}
+        self.assertEqual(sum(terms.values()), answer["total_bytes"])
+        self.assertLess(abs(terms["parameters"] / (4 * BERT_PARAMETERS) - 1), 0.01)
+        self.assertLess(abs(terms["optimizer_states"] / (8 * BERT_PARAMETERS) - 1), 0.02)
+        # the second time from what is kept, which no Python makes
+        with open(os.path.join(self.folder.name, "memtrace", "models", os.listdir(os.path.join(self.folder.name, "memtrace", "models"))[0]),
+                  encoding="utf-8") as f:
+            kept = f.read()
+        for part in ("BertForMaskedLM", "libcudasim.so ", "memtrace_train.py ", " deepspeed 0"):  # what decides the result
+            self.assertIn(part, kept)
+        again = self.ask(BERT, "--json", "--set", "micro_batch_size=4", "--set", "precision=fp32", TMPDIR="/nonexistent")
+        self.assertEqual(again["total_bytes"], answer["total_bytes"])
+
+    def test_formula_and_run_agree(self):
+        options = ("--json", "--set", "micro_batch_size=4", "--set", "keep_logits=true")
+        formula, run = (self.ask(LLAMA, *options, "--how", how) for how in ("formula", "run"))
+        self.assertNotIn("how", formula)
+        for key in ("total_bytes", "steady_bytes"):
+            self.assertLess(abs(run[key] / formula[key] - 1), 0.005, key)
+
+    def test_neither(self):
+        self.assertIn("no model_type", self.ask({**BERT, "model_type": "nothing_like_it"}, status=2))
+        message = self.ask(BERT, status=2, MEMTRACE_PYTHON="/bin/false")
+        self.assertIn("pip install", message)
+        self.assertIn('model_type "bert" is not modelled', message)
+        self.assertNotIn("missing", message)
+        message = self.ask(BERT, "--set", "precision=fp8-mixed", status=2)
+        self.assertIn('model_type "bert" is not modelled', message)
+        self.assertIn("only fp32", message)
+        self.assertIn("No such file", self.ask(BERT, "--python", "/nonexistent", status=2))
+        self.assertIn("tensor_model_parallel_size=2", self.ask(BERT, "--how", "run", "--set", "tensor_model_parallel_size=2", "--world-size", "2", status=2))
+
+    def test_what_a_run_would_ignore_is_refused(self):
+        for options, part in (
+                (("--how", "run", "--set", "precision=fp8-mixed"), "only fp32"),
+                (("--how", "run", "--set", "data_parallel_size=2", "--set", "zero_stage=1"), "DeepSpeed only"),
+                (("--set", "precision=fp8-mixed"), "fp8 is not modelled"),
+                (("--set", "data_parallel_size=2", "--set", "zero_stage=2"), "expected 0 or 3"),
+                (("--how", "run", "--set", "torch_version=2.5"), "this Python has 2."),
+                (("--set", "lora_rank=4", "--set", "use_liger_kernel=true", "--set", "attention_dropout=0.1"), "attention_dropout=0.1")):
+            self.assertIn(part, self.ask(LLAMA, *options, status=2), options)
+
+    def test_a_field_that_a_run_does_not_obey_is_named(self):
+        for field in ("num_layers=9", "hidden_dropout=0.1", "offload_optimizer=cpu", "cpu_offloading=true", "torch_compile=true", "zero_init=true",
+                      "recompute_method=block", "fp32_residual_connection=true", "cross_entropy_loss_fusion=true", "grad_bytes=4"):
+            self.assertIn(field, self.ask(LLAMA, "--how", "run", "--set", field, status=2))
+
+    def test_lora(self):
+        rank, layers, hidden, values = 128, 2, 512, 256  # PEFT adapts q_proj and v_proj of a Llama: r x in and out x r each
+        adapters = layers * rank * ((hidden + hidden) + (hidden + values))
+        whole = 2 * 16000 * hidden + layers * (2 * hidden * hidden + 2 * hidden * values + 3 * hidden * 1408 + 2 * hidden) + hidden
+        answer = self.ask(LLAMA, "--json", "--set", "lora_rank=%d" % rank, "--set", "precision=fp32")
+        self.assertEqual((answer["how"], answer["num_parameters"]), ("run", whole + adapters))
+        states = {t["id"]: t["bytes"] for t in answer["terms"]}["optimizer_states"]
+        self.assertLess(abs(states / (8 * adapters) - 1), 0.02)
+
+    def test_flat_sharding(self):
+        options = ("--json", "--set", "data_parallel_size=2", "--set", "zero_stage=3", "--set", "fsdp_version=1", "--world-size", "2")
+        formula, run = (self.ask(LLAMA, *options, "--how", how) for how in ("formula", "run"))
+        self.assertLess(abs(run["total_bytes"] / formula["total_bytes"] - 1), 0.015)
+
+    def test_environment_is_the_jobs(self):
+        options = ("--json", "--how", "run", "--set", "micro_batch_size=4")
+        mine = "PYTORCH_CUDA_ALLOC_CONF"
+        plain = self.ask(LLAMA, *options, **{mine: "expandable_segments:True"})
+        asked = self.ask(LLAMA, *options, "--env", mine + "=expandable_segments:True")
+        self.assertLess(asked["reserved_bytes"], plain["reserved_bytes"])
+
+
+if __name__ == "__main__":
+    unittest.main()

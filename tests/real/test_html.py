@@ -1,0 +1,208 @@
+"""The page of `memtrace html`: a spike, hostile names, lost records, an estimate, keys, outputs."""
+import json
+import os
+import subprocess
+
+from browser import Page
+from harness import BUILD, GPT2, MEMTRACE, ROOT, python
+from page_case import DRAWN, STATE, PageCase
+
+GPT = dict(framework="nanogpt", arch="gpt", hidden_size=768, num_attention_heads=12, ffn_hidden_size=3072, vocab_size=50304, seq_length=1024,
+           max_position_embeddings=1024, position_embedding_type="learned_absolute", normalization="LayerNorm", add_bias_linear=False, norm_bias=False,
+           untie_embeddings_and_output_weights=False, swiglu=False, attention="eager", attention_mask_buffers=True, attention_dropout=0.0, hidden_dropout=0.0,
+           precision="fp16-autocast", optimizer="adamw", clip_grad=0.0, optimizer_implementation="fused")  # examples/train_gpt2.py
+
+
+class Html(PageCase):
+    def test_ranks(self):
+        directory = self.made("megatron")
+        page = self.check_job(directory)
+        ranks, shown = self.report(directory)["ranks"], page.run("memtrace.state.entry")
+        for rank in (ranks[(shown + n) % len(ranks)] for n in (1, 2)):
+            page.press("n")
+            page.wait("memtrace.state.entry === %d && memtrace.page.current.data.entry === %d" % (rank["rank"], rank["rank"]))
+            self.check_figures(page, rank)
+            self.check_peak(page, rank)
+        self.assertEqual(page.errors, [])
+
+    def check_match(self, page, match, simulated=None):
+        """Each term of the page is one of `match`: estimate, the simulation if there is one, and what the trace shows."""
+        shown = page.run('Object.fromEntries([...document.querySelectorAll("#match [data-term]")].map((e) => [e.dataset.term, e.dataset.values]))')
+        other = {t["id"]: t for t in simulated["terms"]} if simulated else {}
+
+        def values(row, beside):
+            middle = [str(beside["observed_bytes"])] if beside else [""] if simulated else []
+            return " ".join([str(row["estimated_bytes"]), *middle, str(row["observed_bytes"])])
+
+        wanted = {"total": values(match, simulated)}
+        wanted.update({c["component"]: values(c, simulated and simulated["components"][i]) for i, c in enumerate(match["components"])})
+        wanted.update({"term." + t["id"]: values(t, other.get(t["id"])) for t in match["terms"]})
+        self.assertGreater(len(wanted), 10)
+        self.assertEqual(shown, wanted)
+
+    def test_estimate(self):
+        """Estimate and simulation term by term, with a second simulation beside them; a job that declares its model has the estimate unasked."""
+        declared = dict(GPT, num_layers=2, micro_batch_size=2)
+        config = os.path.join(self.dir, "declared.json")
+        with open(config, "w") as f:
+            json.dump(declared, f)
+        second = os.path.join(self.dir, "second")
+        for out, layers in (self.traces, 2), (second, 3):
+            self.run_([MEMTRACE, "simulate", "-o", out, "--", python(), GPT2, "--layers", str(layers), "--batch", "2", "--steps", "2"], MEMTRACE_CONFIG=config,
+                      OMP_NUM_THREADS=1)
+        match, beside = (json.loads(self.run_([MEMTRACE, "match", "--json", path], status=None).stdout)["ranks"][0] for path in (self.traces, second))
+        page = self.open(self.traces)
+        self.check_match(page, match)
+        page = self.open(second, "--simulated", self.traces, "--config", config)
+        self.check_match(page, beside, match)
+        self.assertIn("\nnext        memtrace html --config %s %s\n" % (config, second),
+                      self.run_([MEMTRACE, "match", "--config", config, second], status=None).stdout)
+        self.assertIn("does not match" if beside["verdict"] == "mismatch" else "It matches", page.run('document.getElementById("match-text").textContent'))
+        self.assertEqual(page.errors, [])
+        page.page.locator("#match-box").screenshot(path=os.path.join(self.shots(), "match.png"))
+
+    def test_steps_and_segments(self):
+        self.check_job(self.made("steps"))
+
+    def test_training(self):
+        self.check_job(self.made("training"))
+
+    def test_records(self):
+        """A page of records has the report's figures, each rank's curve and the largest places at its peak, and says where the events are."""
+        os.mkdir(self.traces)
+        subprocess.run([os.path.join(BUILD, "bench", "make_job"), self.traces, "16", "300"], check=True)
+        records = os.path.join(self.dir, "records.ndjson")
+        with open(records, "w") as f:
+            f.write(self.run_([MEMTRACE, "summarize", self.traces]).stdout)
+        page, ranks = self.open(records), self.report(records)["ranks"]
+        self.assertEqual(page.run("memtrace.page.index.streams.length"), 0)
+        self.assertEqual(ranks[5]["peak"]["allocated_bytes"], max(point[1] for point in ranks[5]["timeline"]))
+        page.page.click('#ranks button[data-entry="5"]')
+        page.wait("memtrace.state.entry === 5")
+        self.check_figures(page, ranks[5])
+        places = page.run('[...document.querySelectorAll("#peak-places tbody tr")].map((r) => [r.children[0].title, r.children[3].textContent])')
+        self.assertEqual(places, [["%d bytes" % s["bytes"], s["frame"]] for s in ranks[5]["peak"]["stacks"]])
+        self.assertIn("html " + ranks[5]["trace"], page.run('document.getElementById("missing").textContent'))
+        self.assertEqual(page.errors, [])
+        page.shot(os.path.join(self.shots(), "records.png"))
+        for more in ("--ranks", "1"), ("--set", "num_layers=2"):
+            said = self.run_([MEMTRACE, "html", records, *more, "-o", os.path.join(self.dir, "no.html")], status=2).stderr
+            self.assertIn("records without events", said)
+
+    def page_trace(self, kind, events=0):
+        path = os.path.join(self.dir, kind + ".mtr")
+        subprocess.run([os.path.join(BUILD, "bench", "make_page_trace"), path, kind, str(events)], check=True)
+        return path
+
+    def test_a_spike_of_one_event(self):
+        """Of 400,000 events one block of 3 GiB lives for one: it is drawn with its height, from the whole trace down to that event."""
+        page = self.open(self.page_trace("steps", 400000))
+        self.assertFalse(page.run("memtrace.page.index.streams[0].by_slot"))
+        peak = page.run("memtrace.page.current.category.totalAt(memtrace.page.current.category.peak())")
+        self.assertGreater(peak, 3 << 30)
+        page.press("a")
+        for zoom in range(18):
+            self.assertEqual(page.run(DRAWN)["highestBand"], peak, "zoom %d" % zoom)
+            page.press("+")
+        first, last = page.run("memtrace.page.timeline.x.domain()")
+        self.assertLess(last - first, 10)
+        page.press("0", "a")
+        self.assertEqual(page.run(DRAWN)["highestBand"], peak)
+        self.assertEqual(page.errors, [])
+
+    def test_random_replacement(self):
+        """Frees at random are named by the slot of their block, those of alike steps by its distance."""
+        path = self.page_trace("random", 60000)
+        page = self.open(path)
+        self.assertTrue(page.run("memtrace.page.index.streams[0].by_slot"))
+        self.check_peak(page, self.report(path)["ranks"][0])
+        self.check_moments(page, path)
+
+    def test_hostile_names(self):
+        path = self.page_trace("hostile")
+        page = self.open(path)
+        for view in "12345":
+            page.press(view)
+            page.page.wait_for_timeout(50)
+        page.press("1")
+        page.run('document.querySelectorAll("details").forEach((d) => { d.open = true; })')
+        page.page.wait_for_timeout(50)
+        shown = page.run('document.getElementById("view").textContent')
+        for name in "</script><script>window.evil = 1</script>", "<img src=x onerror='window.evil = 2'>", "&lt;b&gt; -->", "${evil}", "not UTF-8":
+            self.assertIn(name, shown)
+        deepest = max((row["stack"] for row in self.report(path)["ranks"][0]["peak"]["stacks"]), key=len)
+        self.assertGreaterEqual(len(deepest.split(";")), 512)
+        self.assertEqual(shown.count("recursive"), 1 + len(deepest.split(";")))
+        self.assertIsNone(page.run("window.evil ?? null"))
+        self.assertEqual(page.errors, [])
+
+    def test_lost_records(self):
+        """Behind a gap the page has what the keyframe names; it says what is missing."""
+        path = self.page_trace("gap")
+        page = self.open(path)
+        self.assertIn("1000 records", page.run('document.getElementById("missing").textContent'))
+        self.check_peak(page, self.report(path)["ranks"][0])
+        sizes = {i: (1 + i % 37) * 512 for i in (6, 7, 8, 9, 20, 30)}
+        self.assertEqual(page.run(STATE, page.run("memtrace.page.current.data.events - 1")), [sum(sizes.values()), len(sizes)])
+
+    def test_a_truncated_trace(self):
+        path = self.page_trace("steps", 20000)
+        os.truncate(path, os.path.getsize(path) - 32 * 5000 - 7)
+        page = self.open(path)
+        report = self.report(path)["ranks"][0]
+        self.assertTrue(report["warnings"])
+        self.assertIn(report["warnings"][0], page.run('document.getElementById("missing").textContent'))
+        self.check_peak(page, report)
+        self.assertEqual(page.errors, [])
+
+    def test_redacted(self):
+        path = self.page_trace("hostile")
+        page = self.open(path, "--redact")
+        text = page.run("document.documentElement.outerHTML + JSON.stringify(memtrace.page.report) + JSON.stringify(memtrace.page.current.data.tables)")
+        for secret in "testhost", "/job", self.dir, "window.evil = 3", "site-packages":
+            self.assertNotIn(secret, text)
+        self.assertIn("deep.py", text)
+
+    def test_keys(self):
+        page = self.open(self.made("steps"))
+        page.press("p")
+        peak = page.run("memtrace.state.event")
+        page.press("ArrowRight", "ArrowRight", "ArrowLeft")
+        self.assertEqual(page.run("memtrace.state.event"), peak + 1)
+        page.press("c", "ArrowLeft", "ArrowLeft")
+        shown = page.run('Object.values(document.getElementById("difference").dataset).map(Number)')
+        before, after = page.run(STATE, peak + 1), page.run(STATE, peak - 1)
+        self.assertEqual(shown[0] - shown[1], after[0] - before[0])
+        page.press("c", "s", "/")
+        page.page.keyboard.type("main")
+        page.press("Escape", "1")
+        self.assertGreater(page.run('document.querySelectorAll("tr.found").length'), 0)
+        page.press("?")
+        self.assertTrue(page.run('document.getElementById("help").open'))
+        page.press("Escape")
+        fragment = page.run("location.hash")
+        again = Page(os.path.join(self.dir, "page.html"), fragment)
+        self.addCleanup(again.close)
+        self.assertEqual(again.run("memtrace.state"), page.run("memtrace.state"))
+        self.assertEqual(page.errors + again.errors, [])
+
+    def test_output(self):
+        """Standard output, a place that cannot be written, and a trace that is none."""
+        directory = self.made("steps")
+        text = self.run_([MEMTRACE, "html", directory, "-o", "-"]).stdout
+        self.assertTrue(text.startswith("<!doctype html>") and text.endswith("</html>\n"))
+        done = self.run_([MEMTRACE, "html", directory, "-o", "/nowhere/x.html"], status=2)
+        self.assertIn("cannot write /nowhere/x.html", done.stderr)
+        self.assertIn("needs a trace", self.run_([MEMTRACE, "html"], status=2).stderr)
+        self.run_([MEMTRACE, "html", GPT2], status=2)
+        self.assertIn("there is no rank 77 in the traces; they have ranks 0-7", self.run_([MEMTRACE, "html", "--ranks", "0,77", self.made("megatron")], status=2).stderr)
+        self.assertIn("not a list of ranks", self.run_([MEMTRACE, "html", "--ranks", "a", directory], status=2).stderr)
+
+    def test_modules(self):
+        """The unit tests of the page's code."""
+        self.run_(["node", "--test", os.path.join(ROOT, "tests", "page", "test_page.mjs")])
+
+
+if __name__ == "__main__":
+    import unittest
+    unittest.main()

@@ -1,0 +1,60 @@
+"""Jobs that only call their model (tests/jobs/infer.py): the report speaks of weights, cache and the current call, and names the cause. The sizes of
+caches and results are those of the tensors, by hand."""
+import os
+import unittest
+
+from harness import JOBS, MEMTRACE, Case, python
+
+TOKEN = 8 * 2 * 512 * 4  # keys and values of 8 layers of width 512, in fp32, for one token of one sequence
+
+
+class Inference(Case):
+    def cause(self, fault, memory):
+        self.simulate([python("2.15"), os.path.join(JOBS, "infer.py"), fault], "--memory", memory, status=1)
+        report = self.report()
+        self.rank, first = report["ranks"][0], report["findings"][0]
+        self.assertTrue(first["cause"], first)
+        return first
+
+    def test_caches_of_finished_requests(self):
+        """16 sequences of 200 tokens and 32 more, and the caches of all requests stay."""
+        cause = self.cause("finished_kept", "1500MiB")
+        self.assertEqual(cause["rule"], "KV_CACHES_KEPT")
+        request = 16 * 232 * TOKEN
+        kept = cause["evidence"]["kv_caches_kept"]
+        self.assertGreaterEqual(kept, 1)
+        self.assertAlmostEqual(cause["remedies"][0]["saving_bytes"], kept * request, delta=request / 20)
+        said = self.rank["inference"]
+        self.assertAlmostEqual(said["kv_cache_bytes"], (kept + 1) * request, delta=request / 10)
+        self.assertEqual(said["kv_kept_bytes"], cause["bytes"])
+        text = self.run_([MEMTRACE, "report", self.traces]).stdout
+        self.assertIn("no backward pass, no optimizer", text)
+        for word in "step 1", "gradients", "optimizer states":
+            self.assertNotIn(word, text)
+
+    def test_requests_by_turns(self):
+        """More blocks than the history has marks: two live requests of 4 sequences and 4 layers"""
+        self.simulate([python("2.15"), os.path.join(JOBS, "infer_turns.py")], "--memory", "1000MiB", status=1)
+        report = self.report()
+        self.assertNotIn("KV_CACHES_KEPT", [f["rule"] for f in report["findings"]])
+        self.assertEqual(report["findings"][0]["rule"], "KV_CACHE")
+        self.assertAlmostEqual(report["findings"][0]["evidence"]["kv_token"], 2 * 4 * TOKEN // 2, delta=TOKEN // 16)
+
+    def test_results(self):
+        """Logits of 4 sequences of 128 tokens over 8000 words, of each batch"""
+        cause = self.cause("results_kept", "1250MiB")
+        self.assertEqual(cause["rule"], "INFERENCE_RESULTS")
+        self.assertFalse(self.rank["inference"]["keeps_graph"])
+        blocks, one = cause["evidence"]["results_blocks"], 4 * 128 * 8000 * 4
+        self.assertAlmostEqual(cause["bytes"], blocks * one, delta=blocks << 20)
+
+    def test_logits_of_the_prompt(self):
+        """8 sequences of 1024 tokens over 32000 words, in bf16"""
+        cause = self.cause("logits_of_prompt", "1150MiB")
+        self.assertEqual(cause["rule"], "LOGITS_OF_PROMPT")
+        self.assertEqual(self.rank["inference"]["stage"], "prefill")
+        self.assertAlmostEqual(cause["remedies"][0]["saving_bytes"], 8 * 1024 * 32000 * 2, delta=1 << 20)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,63 @@
+"""Chrome traces of PyTorch's profiler, read wherever a trace is. The truth is PyTorch's own counters and the trace of the same run."""
+import json
+import os
+import unittest
+
+from harness import JOBS, MEMTRACE, Case, printed, python
+
+JOB = os.path.join(JOBS, "profiled.py")
+
+
+class Profiles(Case):
+    def profiled(self, version, name, *options):
+        """PyTorch's counters, the report of the profile, and that of the trace."""
+        said = printed(self.simulate([python(version), JOB, name, *options], MEMTRACE_STACK_MIN=0).stdout, "peak")[0]
+        report = json.loads(self.run_([MEMTRACE, "report", "--json", name]).stdout)
+        return said, report["ranks"][0], self.report()["ranks"][0]
+
+    def check(self, said, read, recorded):
+        peak = read["peak"]
+        self.assertEqual((peak["allocated_bytes"], peak["reserved_bytes"]), (said["peak"], said["reserved"]))
+        self.assertEqual(peak["phase"], recorded["peak"]["phase"])
+        self.assertIsNone(peak["device_bytes"])
+        self.assertEqual(sum(peak["by_category"].values()), said["peak"])
+        for category in "gradients", "activations", "workspaces":
+            self.assertEqual(peak["by_category"][category], recorded["peak"]["by_category"][category], category)
+        self.assertEqual(read["oom"][0]["requested_bytes"], 1 << 44)  # floats
+        self.assertEqual((read["end"], read["device_memory_bytes"]), ("oom", recorded["device_memory_bytes"]))
+        self.assertEqual(len([w for w in read["warnings"] if "profiler's trace" in w]), 1)
+
+    def test_with_stacks(self):
+        said, read, recorded = self.profiled("2.15", "profile.json", "stacks")
+        self.check(said, read, recorded)
+        # What was there before the profile began has no owner; the states come after it.
+        self.assertEqual(read["peak"]["by_category"]["parameters"], 0)
+        self.assertGreaterEqual(read["peak"]["by_category"]["other"], said["parameters"])
+        states = read["peak"]["by_category"]["optimizer_states"], recorded["peak"]["by_category"]["optimizer_states"]
+        self.assertAlmostEqual(states[0], states[1], delta=4096)  # two counters of steps
+        self.assertTrue(read["steps_marked"])
+        self.assertEqual([(s["forwards"], s["backwards"]) for s in read["steps"]], [(1, 1)] * 3)
+        self.assertTrue(any(s["stack"].startswith("<module> ./profiled.py:16;") for s in read["peak"]["stacks"]), read["peak"]["stacks"])
+
+    def test_without_stacks_and_compressed(self):
+        said, read, recorded = self.profiled("2.5", "profile.json.gz")
+        self.check(said, read, recorded)
+        self.assertTrue(any("aten::mm operator" in s["stack"] for s in read["peak"]["stacks"]))
+        for limit, said_of_it in (said["peak"], "ok "), (said["peak"] - 1, "OVER "):
+            done = self.run_([MEMTRACE, "check", "--max-peak", str(limit), "profile.json.gz"], status=1)  # the failed allocation
+            self.assertRegex(done.stdout, "(?m)^%s +max-peak" % said_of_it)
+        lines = self.run_([MEMTRACE, "export", "--format", "collapsed", "profile.json.gz"]).stdout.splitlines()
+        self.assertEqual(sum(int(line.rsplit(" ", 1)[1]) for line in lines), said["peak"])
+        self.assertIn("peak", self.run_([MEMTRACE, "diff", self.traces, "profile.json.gz"]).stdout)
+        self.run_([MEMTRACE, "html", "-o", "page.html", "profile.json.gz"])
+
+    def test_what_is_no_profile(self):
+        for text, why in (('{"schemaVersion": 1}', "without traceEvents"), ('{"traceEvents": [{"cat": "kernel"}]}', "profile_memory=True"),
+                          ('{"traceEvents": [', "the text ends at byte")):
+            with open(os.path.join(self.dir, "x.json"), "w", encoding="utf-8") as f:
+                f.write(text)
+            self.assertRegex(self.run_([MEMTRACE, "report", "x.json"], status=2).stderr, "x.json: .*" + why)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,166 @@
+/* Files of formats: texts with the characters that the format gives a meaning to, and what is left
+ * behind after a failure. */
+#include "export/export.h"
+#include "export/rows.h"
+#include "fixture.h"
+
+#include <dirent.h>
+#include <sys/stat.h>
+
+#define HOSTILE "a\"b,\n;</script>\\"
+
+static const struct export_format *format(const char *name)
+{
+	for (size_t i = 0; export_formats[i].name; i++)
+		if (!strcmp(export_formats[i].name, name))
+			return &export_formats[i];
+	fail();
+	return NULL;
+}
+
+/* The text that is written for the trace in the test's directory; the caller frees it. */
+static char *exported(struct fixture *f, const char *name, int table, int status)
+{
+	char trace[128], path[128], *paths[] = { trace };
+	struct trace_files files = { .paths = paths, .count = 1 };
+	struct export_options o = { .format = format(name),
+				    .path = path,
+				    .table = table,
+				    .moment = MOMENT_OF_FORMAT,
+				    .rank = NO_RANK,
+				    .device = -1 };
+	struct buf notes = { 0 };
+	struct err e = { 0 };
+	char *text = xcalloc(1, 1 << 16);
+	FILE *file;
+
+	snprintf(trace, sizeof(trace), "%s/a.mtr", f->directory);
+	snprintf(path, sizeof(path), "%s/out", f->directory);
+	assert_int_equal(write_save(&f->w, trace), 0);
+	assert_int_equal(export_traces(&files, &o, &notes, &e), status);
+	file = fopen(path, "rb");
+	assert_int_equal(file != NULL, status == 0);
+	if (file) {
+		assert_true(fread(text, 1, (1 << 16) - 1, file) > 0);
+		fclose(file);
+	}
+	buf_release(&notes);
+	return text;
+}
+
+static void one_block(struct fixture *f)
+{
+	uint32_t frame = write_frame(&f->w, HOSTILE, "/job/" HOSTILE ".py", 3);
+	uint32_t stack = write_stack(&f->w, write_module(&f->w, "libc10_cuda.so"), frame, 0, 0, 0);
+
+	fixture_event(f, MT_TENSOR_ALLOC, 0x1000, 512, stack);
+}
+
+/* RFC 4180: a quote is doubled within quotes; the line end became "?". */
+static void csv_quotes(void **state)
+{
+	char *text;
+
+	one_block(*state);
+	text = exported(*state, "csv", TABLE_stacks, 0);
+	assert_non_null(strstr(text, "rank,stack,module,owner,place,frames\n"));
+	assert_non_null(strstr(text, "\"\"b,"));
+	free(text);
+}
+
+static void collapsed_has_one_line_a_stack(void **state)
+{
+	char *text, *end;
+
+	one_block(*state);
+	text = exported(*state, "collapsed", 0, 0);
+	end = strchr(text, '\n');
+	assert_non_null(end);
+	assert_int_equal(end[1], 0);
+	assert_string_equal(end - 4, " 512\n");
+	free(text);
+}
+
+static void ndjson_is_one_object_a_line(void **state)
+{
+	char *text, *end;
+
+	one_block(*state);
+	text = exported(*state, "ndjson", TABLE_blocks, 0);
+	end = strchr(text, '\n');
+	assert_non_null(end);
+	assert_int_equal(end[1], 0);
+	assert_int_equal(end[-1], '}');
+	assert_non_null(strstr(text, "\"size\":512,"));
+	assert_non_null(strstr(text, "\"freed_ns\":null,"));
+	free(text);
+}
+
+/* A trace without an event of a device: neither the file nor its temporary name exists afterwards.
+ */
+static void a_failure_leaves_no_file(void **state)
+{
+	struct fixture *f = *state;
+	struct dirent *entry;
+	int files = 0;
+	DIR *d;
+
+	free(exported(f, "collapsed", 0, -1));
+	d = opendir(f->directory);
+	while ((entry = readdir(d)))
+		files += entry->d_name[0] != '.';
+	closedir(d);
+	assert_int_equal(files, 1); /* the trace */
+}
+
+/* Without the caching allocator the runtime's refusal is the failure. */
+static void the_runtime_fails(void **state)
+{
+	struct fixture *f = *state;
+	uint32_t frame = write_frame(&f->w, "forward", "/job/model.py", 3);
+	uint32_t stack = write_stack(&f->w, write_module(&f->w, "libc10_cuda.so"), frame, 0, 0, 0);
+	char *text;
+
+	fixture_event(f, MT_DEVICE_ALLOC, 0x1000, 4096, stack);
+	fixture_event(f, MT_DEVICE_FAIL, 77, 9 * MIB, stack);
+	text = exported(f, "csv", TABLE_device_traces, 0);
+	assert_non_null(strstr(text, "\"alloc\",4096,4096,"));
+	assert_non_null(strstr(text, "\"oom\",,9437184,77,"));
+	free(text);
+}
+
+/* The file of -o may be a device, which nothing takes the place of. */
+static void a_device_is_written_to(void **state)
+{
+	struct fixture *f = *state;
+	struct output o;
+	struct err e = { 0 };
+	struct stat st;
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/out", f->directory);
+	assert_int_equal(symlink("/dev/null", path), 0);
+	assert_int_equal(output_begin(&o, path, NULL, 0, &e), 0);
+	output_add(&o, "x", 1);
+	assert_int_equal(output_end(&o, 0, &e), 0);
+	assert_int_equal(lstat(path, &st), 0);
+	assert_true(S_ISLNK(st.st_mode));
+	assert_int_equal(output_begin(&o, path, NULL, 1, &e), -1);
+	assert_int_equal(output_end(&o, 1, &e), -1);
+	assert_int_equal(unlink(path), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup_directory, fixture_teardown)
+		TEST(a_device_is_written_to),
+		TEST(the_runtime_fails),
+		TEST(csv_quotes),
+		TEST(collapsed_has_one_line_a_stack),
+		TEST(ndjson_is_one_object_a_line),
+		TEST(a_failure_leaves_no_file),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,318 @@
+/* What live blocks are of a job that only calls its model: caches, results, and graphs that nobody
+ * uses. The job's line 10 makes a batch, the model has four lines. */
+#include "fixture.h"
+
+#include "attribution/attribution.h"
+#include "inference/live_inference.h"
+#include "util/util.h"
+
+#define KIB (INT64_C(1) << 10)
+#define BLOCKS 4096
+
+enum { BATCH = 1, FIRST, LAYER, LAYER_OUT, KEYS, HEAD, STACKS };
+
+struct scene {
+	struct stack_info info[STACKS];
+	struct stack stacks[STACKS];
+	struct tables tables;
+	struct span span_list[64];
+	struct spans spans;
+	struct mt_record live[BLOCKS];
+	size_t live_count;
+	struct history *history;
+	uint64_t time;
+};
+
+static void make(struct scene *s)
+{
+	memset(s, 0, sizeof(*s));
+	for (uint32_t i = 1; i < STACKS; i++)
+		s->info[i].flags = STACK_FRAMES | (i == BATCH ? 0 : STACK_MODULE);
+	s->tables.stack_info = s->info;
+	s->tables.stacks = s->stacks;
+	s->tables.stack_count = STACKS;
+	s->spans.list = s->span_list;
+	s->history = history_new(STACKS);
+}
+
+static void span(struct scene *s, enum activity a, uint32_t allocs, uint32_t frees)
+{
+	s->span_list[s->spans.count++] = (struct span){
+		.start_ns = s->time, .activity = (uint8_t)a, .allocs = allocs, .frees = frees
+	};
+}
+
+/* Allocates a block, and returns its index among the live ones. */
+static size_t born(struct scene *s, uint32_t stack, bytes size)
+{
+	s->live[s->live_count] = (struct mt_record){ .time_ns = ++s->time,
+						     .kind = MT_TENSOR_ALLOC,
+						     .address = s->time,
+						     .stack = stack,
+						     .bytes = size };
+	history_add(s->history, &s->live[s->live_count]);
+	return s->live_count++;
+}
+
+static void dies(struct scene *s, size_t at)
+{
+	history_take(s->history, &s->live[at]);
+	s->live[at].kind = 0;
+}
+
+static void transient(struct scene *s, uint32_t stack, bytes size)
+{
+	dies(s, born(s, stack, size));
+}
+
+/* The blocks that are live now, as the classification leaves them. */
+static struct lifetimes live_of(struct scene *s)
+{
+	struct lifetimes l = { 0 };
+
+	for (size_t i = 0; i < s->live_count; i++)
+		if (s->live[i].kind)
+			lifetimes_add(&l, &s->live[i]);
+	for (size_t i = 0; i < l.count; i++)
+		l.list[i].category = CATEGORY_TEMPORARIES;
+	inference_find_categories(&l, s->history, &s->spans, &s->tables);
+	return l;
+}
+
+static struct live_inference found(struct scene *s, bytes *cache)
+{
+	struct lifetimes l = live_of(s);
+	struct live_inference r = inference_live(&l, s->history, &s->spans, &s->tables);
+
+	*cache = 0;
+	for (size_t i = 0; i < l.count; i++)
+		*cache += l.list[i].category == CATEGORY_KV_CACHE ? l.list[i].alloc.bytes : 0;
+	lifetimes_release(&l);
+	history_free(s->history);
+	return r;
+}
+
+#define LAYERS 4
+
+/* A call under no_grad: each block is freed before the next one of its stack is made. */
+static void call(struct scene *s)
+{
+	transient(s, FIRST, 100 * KIB);
+	for (int i = 0; i < LAYERS; i++) {
+		transient(s, LAYER, 400 * KIB);
+		transient(s, LAYER_OUT, 100 * KIB);
+	}
+}
+
+/* A token: each layer's keys replace those of the token before. */
+static void decode(struct scene *s, size_t keys[LAYERS], bytes size)
+{
+	call(s);
+	for (int i = 0; i < LAYERS; i++) {
+		size_t next = born(s, KEYS, size);
+
+		if (keys[i])
+			dies(s, keys[i]);
+		keys[i] = next;
+	}
+}
+
+static void keys_that_grow_are_a_cache(void **state)
+{
+	struct scene s;
+	size_t keys[LAYERS] = { 0 };
+	struct live_inference r;
+	bytes cache;
+
+	(void)state;
+	make(&s);
+	born(&s, BATCH, 64 * KIB);
+	span(&s, ACTIVITY_MODEL, 100, 90);
+	for (int i = 0; i < 40; i++)
+		decode(&s, keys, (100 + i) * KIB);
+	r = found(&s, &cache);
+	assert_true(r.is_inference);
+	assert_false(r.keeps_graph);
+	assert_int_equal(cache, LAYERS * 139 * KIB);
+	assert_int_equal(r.cache, cache);
+	assert_int_equal(r.cache_token, LAYERS * KIB);
+	assert_int_equal(r.cache_kept, 0);
+}
+
+/* Three requests of 20 tokens, each with a cache of its own, and nothing drops them. */
+static void caches_of_earlier_requests_are_told_apart(void **state)
+{
+	struct scene s;
+	struct live_inference r;
+	bytes cache;
+
+	(void)state;
+	make(&s);
+	span(&s, ACTIVITY_MODEL, 100, 90);
+	for (int request = 0; request < 4; request++) {
+		size_t keys[LAYERS] = { 0 };
+
+		transient(&s, HEAD, 500 * KIB);
+		for (int i = 0; i < 20; i++)
+			decode(&s, keys, (100 + i) * KIB);
+	}
+	r = found(&s, &cache);
+	assert_true(r.is_inference);
+	assert_int_equal(cache, 4 * LAYERS * 119 * KIB);
+	assert_int_equal(r.caches_kept, 3);
+	assert_int_equal(r.cache_kept, 3 * LAYERS * 119 * KIB);
+	assert_int_equal(r.cache, LAYERS * 119 * KIB);
+}
+
+static void results_of_calls_are_found(void **state)
+{
+	struct scene s;
+	struct live_inference r;
+	bytes cache;
+
+	(void)state;
+	make(&s);
+	span(&s, ACTIVITY_MODEL, 100, 90);
+	for (int i = 0; i < 10; i++) {
+		call(&s);
+		born(&s, HEAD, 200 * KIB);
+	}
+	r = found(&s, &cache);
+	assert_true(r.is_inference);
+	assert_int_equal(cache, 0);
+	assert_int_equal(r.results, 10 * 200 * KIB);
+	assert_int_equal(r.results_blocks, 10);
+	assert_int_equal(r.results_stack, HEAD);
+}
+
+/* Of the size that PyTorch's cuBLAS asks for on an H100: 32 MiB
+ * (aten/src/ATen/cuda/CublasHandlePool.cpp) */
+static void the_workspace_of_cublas_stays(void **state)
+{
+	struct scene s;
+	struct lifetimes l;
+
+	(void)state;
+	make(&s);
+	span(&s, ACTIVITY_MODEL, 100, 90);
+	born(&s, LAYER, 32 * KIB * KIB);
+	for (int i = 0; i < 3; i++)
+		call(&s);
+	l = live_of(&s);
+	assert_int_equal(l.count, 1);
+	assert_int_equal(l.list[0].category, CATEGORY_WORKSPACES);
+	lifetimes_release(&l);
+	history_free(s.history);
+}
+
+/* What a call with gradients makes stays; the next call's end drops it. */
+static void a_graph_without_a_backward_pass_is_unused(void **state)
+{
+	struct scene s;
+	struct live_inference r;
+	bytes cache;
+
+	(void)state;
+	make(&s);
+	for (int i = 0; i < 4; i++) {
+		size_t first = s.live_count;
+
+		born(&s, FIRST, 100 * KIB);
+		for (int k = 0; k < 8; k++) {
+			born(&s, LAYER, 400 * KIB);
+			born(&s, LAYER_OUT, 100 * KIB);
+		}
+		span(&s, ACTIVITY_MODEL, 20, 3);
+		for (size_t k = first; i < 3 && k < s.live_count; k++)
+			dies(&s, k);
+		span(&s, ACTIVITY_MAIN, 0, 17);
+	}
+	r = found(&s, &cache);
+	assert_true(r.is_inference);
+	assert_true(r.keeps_graph);
+	assert_int_equal(r.layers, 8);
+	assert_int_equal(r.activations, 8 * 500 * KIB + 100 * KIB);
+}
+
+/* The first forward pass of a training job fails: nothing shows that no backward pass would have
+ * come. */
+static void a_first_forward_pass_may_train(void **state)
+{
+	struct scene s;
+	bytes cache;
+
+	(void)state;
+	make(&s);
+	born(&s, FIRST, 100 * KIB);
+	for (int k = 0; k < 8; k++) {
+		born(&s, LAYER, 400 * KIB);
+		transient(&s, HEAD, 400 * KIB);
+		born(&s, LAYER_OUT, 100 * KIB);
+	}
+	span(&s, ACTIVITY_MODEL, 25, 8);
+	assert_false(found(&s, &cache).is_inference);
+}
+
+/* With the loss on a stack, the job is about to train. */
+static void a_loss_rules_inference_out(void **state)
+{
+	struct scene s;
+	bytes cache;
+
+	(void)state;
+	make(&s);
+	s.info[HEAD].flags |= STACK_LOSS;
+	span(&s, ACTIVITY_MODEL, 100, 90);
+	for (int i = 0; i < 10; i++) {
+		call(&s);
+		transient(&s, HEAD, 200 * KIB);
+	}
+	assert_false(found(&s, &cache).is_inference);
+}
+
+static void a_backward_pass_rules_inference_out(void **state)
+{
+	struct scene s;
+	bytes cache;
+
+	(void)state;
+	make(&s);
+	span(&s, ACTIVITY_MODEL, 100, 90);
+	for (int i = 0; i < 10; i++)
+		call(&s);
+	span(&s, ACTIVITY_BACKWARD, 10, 10);
+	assert_false(found(&s, &cache).is_inference);
+}
+
+/* More blocks than marks: the clock of a time is at most a mark's distance off. */
+static void the_clock_is_thinned_out(void **state)
+{
+	struct history *h = history_new(2);
+	struct mt_record r = { .kind = MT_TENSOR_ALLOC, .stack = 1, .bytes = KIB };
+
+	(void)state;
+	for (r.time_ns = 1; r.time_ns <= 100000; r.time_ns++)
+		history_add(h, &r);
+	assert_int_equal(h->clock, 100000 * KIB);
+	assert_true(h->mark_count <= HISTORY_MARKS);
+	for (uint64_t at = 1000; at <= 100000; at += 1000)
+		assert_in_range(history_clock(h, at), (at - 1 - h->every) * KIB, at * KIB);
+	history_free(h);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(keys_that_grow_are_a_cache),
+		cmocka_unit_test(caches_of_earlier_requests_are_told_apart),
+		cmocka_unit_test(results_of_calls_are_found),
+		cmocka_unit_test(the_workspace_of_cublas_stays),
+		cmocka_unit_test(a_graph_without_a_backward_pass_is_unused),
+		cmocka_unit_test(a_first_forward_pass_may_train),
+		cmocka_unit_test(a_loss_rules_inference_out),
+		cmocka_unit_test(a_backward_pass_rules_inference_out),
+		cmocka_unit_test(the_clock_is_thinned_out),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

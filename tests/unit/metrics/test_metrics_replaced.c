@@ -1,0 +1,77 @@
+/* Blocks that replace others, of a job that a test writes event by event. */
+#include "../attribution/steps_job.h"
+#include "metrics/metrics.h"
+
+static uint32_t own_line(struct fixture *f)
+{
+	return write_stack(&f->w, write_module(&f->w, "/torch/lib/libc10_cuda.so"),
+			   write_frame(&f->w, "sample", "/job/sample.py", 7), 0, 0, 0);
+}
+
+/* A line makes a tensor for each of four layers, round by round, each time `growth` larger, and
+ * drops those of the round before. Returns what grows at the failure. */
+static bytes growing(struct fixture *f, bytes growth)
+{
+	uint32_t line = own_line(f);
+	uint64_t layer[4] = { 0 };
+	bytes size = 2 * MIB;
+
+	for (int round = 0; round < 8; round++, size += growth)
+		for (int k = 0; k < 4; k++) {
+			uint64_t next = make(f, line, size);
+
+			if (layer[k])
+				drop(f, line, layer[k], size - growth);
+			layer[k] = next;
+		}
+	f->w.header.exit_status = 1;
+	fixture_event(f, MT_TENSOR_OOM, MIB, GIB, f->model);
+	return fixture_report(f)->metrics->growing;
+}
+
+static void tensors_of_several_layers_grow_in_turn(void **state)
+{
+	assert_int_equal(growing(*state, 2 * MIB), 4 * 16 * MIB);
+}
+
+static void tensors_of_one_size_do_not_grow(void **state)
+{
+	assert_int_equal(growing(*state, 0), 0);
+}
+
+/* Four parameters, each converted to a type of `times` its size; then a step. */
+static bytes widened(struct fixture *f, int times)
+{
+	for (bytes size = 4 * MIB; size <= 16 * MIB; size += 4 * MIB) {
+		uint64_t old = make(f, f->setup, size);
+
+		make(f, f->setup, times * size);
+		drop(f, f->setup, old, size);
+	}
+	micro_batch(f);
+	f->w.header.exit_status = 1;
+	fixture_event(f, MT_TENSOR_OOM, MIB, GIB, f->model);
+	return fixture_report(f)->metrics->widened;
+}
+
+static void a_conversion_to_twice_the_size_widens(void **state)
+{
+	assert_int_equal(widened(*state, 2), 80 * MIB);
+}
+
+static void a_conversion_to_the_same_size_does_not(void **state)
+{
+	assert_int_equal(widened(*state, 1), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(tensors_of_several_layers_grow_in_turn),
+		CASE(tensors_of_one_size_do_not_grow),
+		CASE(a_conversion_to_twice_the_size_widens),
+		CASE(a_conversion_to_the_same_size_does_not),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

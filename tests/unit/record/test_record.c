@@ -1,0 +1,234 @@
+/* Records: the same rank again, 64 KiB at most, and joined whatever their order. */
+#include "fixture.h"
+
+#include "config/derive.h"
+#include "record/record.h"
+#include "record/record_merge.h"
+
+#include <string.h>
+
+static char *line_of(const struct report *r, size_t i, const struct config *c)
+{
+	struct diagnosis d = { 0 };
+	struct buf out = { 0 };
+
+	diagnose(&d, r);
+	record_write(&out, &r->ranks[i], c, &d, i, NULL);
+	diagnosis_release(&d);
+	return buf_take(&out);
+}
+
+static struct report again(const char *line)
+{
+	struct report r = { 0 };
+	struct err e = { 0 };
+	json_t *j = record_parse(line, strlen(line) - 1, &e);
+
+	assert_non_null(j);
+	assert_int_equal(record_add(&r, j, &e), 0);
+	json_decref(j);
+	return r;
+}
+
+/* A record that is read and written again is the same record. */
+static void test_round_trip(void **state)
+{
+	struct fixture *f = *state;
+	struct report r;
+	struct config c;
+	char *first, *second;
+
+	fixture_event(f, MT_TENSOR_ALLOC, 1 << 20, 5 * MIB, f->c10);
+	fixture_event(f, MT_TENSOR_ALLOC, 1 << 30, 7 * MIB, f->c10);
+	fixture_event(f, MT_TENSOR_FREE, 1 << 20, -5 * MIB, f->c10);
+	assert_int_equal(fixture_report(f)->peak_allocated, 12 * MIB);
+	config_init(&c);
+	first = line_of(&f->report, 0, &c);
+	r = again(first);
+	assert_int_equal(r.ranks[0].peak_allocated, 12 * MIB);
+	assert_int_equal(r.ranks[0].final_bytes, 7 * MIB);
+	second = line_of(&r, 0, &c);
+	assert_string_equal(first, second);
+	report_release(&r);
+	config_release(&c);
+	free(first);
+	free(second);
+}
+
+/* Long texts and many rows: a record stays within its limit. */
+static void test_limit(void **state)
+{
+	enum { ROWS = 500 };
+	static char longest[20000];
+	static struct stack_row rows[ROWS];
+	static struct step_row steps[ROWS];
+	static char *warnings[ROWS];
+	struct rank x = { .run_id = longest,
+			  .host = longest,
+			  .trace = longest,
+			  .command = longest,
+			  .gpu = longest,
+			  .stacks = { .rows = rows, .count = ROWS },
+			  .steps = steps,
+			  .step_count = ROWS,
+			  .warnings = warnings,
+			  .warning_count = ROWS };
+	struct report r = { .ranks = &x, .count = 1 }, back;
+	struct config c;
+	char *line;
+
+	(void)state;
+	memset(longest, 1, sizeof(longest) - 1);
+	for (size_t i = 0; i < ROWS; i++) {
+		rows[i] = (struct stack_row){
+			.stack = longest, .label = longest, .inner = longest, .module = longest
+		};
+		steps[i].peak_phase = longest;
+		warnings[i] = longest;
+	}
+	config_init(&c);
+	line = line_of(&r, 0, &c);
+	assert_in_range(strlen(line), 1000, RECORD_MAX);
+	back = again(line);
+	assert_true(back.ranks[0].stacks.count < ROWS);
+	assert_int_equal(back.ranks[0].stacks.count + back.ranks[0].stacks.left_out, ROWS);
+	report_release(&back);
+	config_release(&c);
+	free(line);
+}
+
+static void test_refused(void **state)
+{
+	static const char *const lines[] = {
+		"",
+		"{}",
+		"[1]",
+		"{\"memtrace_record\":2,\"run\":\"a\",\"device\":0}",
+		"{\"memtrace_record\":\"1\"}",
+		"{\"memtrace_record\":1,\"run\":\"a\",\"run\":\"b\",\"device\":0}",
+		"{\"memtrace_record\":1,\"device\":0}",
+		"{\"memtrace_record\":1,\"run\":7,\"device\":0}",
+		"{\"memtrace_record\":1,\"run\":\"a\",\"device\":\"0\"}",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(lines); i++) {
+		struct err e = { 0 };
+
+		assert_null(record_parse(lines[i], strlen(lines[i]), &e));
+		assert_true(e.text[0]);
+	}
+}
+
+/* Numbers that no trace has, and values of other types. */
+static void test_hostile_values(void **state)
+{
+	struct report r = again(
+		"{\"memtrace_record\":1,\"run\":\"a\",\"device\":99999999999,\"rank\":-5,\"peak_allocated_bytes\":"
+		"9223372036854775807,\"duration_s\":\"x\",\"places\":[1,null],\"steps\":{},\"oom\":[[]],\"metrics\":"
+		"{\"requested\":9223372036854775807},\"owners\":{\"pytorch\":7},\"versions\":{\"a\":1},\"end\":5,\"warnings\":[3]}\n");
+	struct diagnosis d = { 0 };
+
+	(void)state;
+	assert_int_equal(r.count, 1);
+	assert_true(r.ranks[0].peak_allocated <= BYTES_LIMIT);
+	assert_int_equal(r.ranks[0].rank, 0);
+	assert_true(r.ranks[0].metrics->requested < INT64_C(1) << 60);
+	/* What every trace has is not unknown: it is added up. */
+	assert_string_equal(r.ranks[0].peak.phase, "unknown");
+	assert_int_equal(r.ranks[0].peak.other, 0);
+	assert_true(r.ranks[0].total == UNKNOWN_BYTES);
+	diagnose(&d, &r);
+	diagnosis_release(&d);
+	report_release(&r);
+}
+
+static void add(struct record_merge *m, const char *line)
+{
+	struct err e = { 0 };
+	json_t *j = record_parse(line, strlen(line), &e);
+
+	assert_non_null(j);
+	assert_int_equal(record_merge_add(m, j, (struct str){ line, strlen(line) }, &e), 0);
+	json_decref(j);
+}
+
+static void made(struct record_merge *m, int rank, int events)
+{
+	char line[256];
+
+	snprintf(
+		line, sizeof(line),
+		"{\"memtrace_record\":1,\"run\":\"r%d\",\"restart\":%d,\"rank\":%d,\"device\":0,\"host\":\"n\",\"pid\":%d,"
+		"\"events\":%d,\"ended\":false,\"padding\":\"%0*d\"}",
+		rank % 3, rank % 2, rank, 1000 + rank, events, rank % 50 + 1, 0);
+	add(m, line);
+}
+
+static int keep(void *context, struct str line)
+{
+	buf_add(context, line.at, line.length);
+	return 0;
+}
+
+static char *result(struct record_merge *m)
+{
+	struct buf out = { 0 };
+	struct err e = { 0 };
+
+	assert_int_equal(record_merge_each(m, keep, &out, &e), 0);
+	record_merge_free(m);
+	return buf_take(&out);
+}
+
+#define RANKS 10240
+
+/* Each once, in any order, repeated, and in parts that are joined afterwards. */
+static void test_any_order(void **state)
+{
+	struct err e = { 0 };
+	struct record_merge *forth = record_merge_new(&e), *shuffled = record_merge_new(&e),
+			    *twice = record_merge_new(&e);
+	char *a, *b, *c;
+	size_t lines = 0;
+
+	(void)state;
+	for (int i = 0; i < RANKS; i++)
+		made(forth, i, 5);
+	/* 7919 and RANKS have no common factor: every rank, far from its neighbours. Of a job that
+	 * was running when it was summarized first, an older record is there too. */
+	for (int i = 0; i < RANKS; i++) {
+		made(shuffled, (int)((long long)i * 7919 % RANKS), 5);
+		made(shuffled, (int)((long long)i * 7333 % RANKS), 4);
+	}
+	a = result(forth);
+	b = result(shuffled);
+	for (const char *at = a; *at; at = strchr(at, '\n') + 1)
+		lines++;
+	assert_int_equal(lines, RANKS);
+	assert_string_equal(a, b);
+	for (char *at = b, *end; *at; at = end + 1) {
+		end = strchr(at, '\n');
+		*end = 0;
+		add(twice, at);
+		add(twice, at);
+	}
+	c = result(twice);
+	assert_string_equal(a, c);
+	free(a);
+	free(b);
+	free(c);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_round_trip, fixture_setup, fixture_teardown),
+		cmocka_unit_test(test_limit),
+		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_hostile_values),
+		cmocka_unit_test(test_any_order),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,57 @@
+/* Lists of the sizes of parameters: of one model, and of two. */
+#include "fixture.h"
+
+#include "util/sizes_twice.h"
+
+#define MIB (INT64_C(1) << 20)
+#define LEAST 4
+
+static bytes twice(const bytes *mib, size_t count)
+{
+	bytes sizes[64];
+
+	assert_true(count <= ARRAY_SIZE(sizes));
+	for (size_t i = 0; i < count; i++)
+		sizes[i] = mib[i] * MIB;
+	return sizes_twice(sizes, count, LEAST) / MIB;
+}
+
+#define TWICE(...) \
+	twice((const bytes[]){ __VA_ARGS__ }, ARRAY_SIZE(((const bytes[]){ __VA_ARGS__ })))
+
+/* Layers repeat themselves, and an embedding and a head of one size are at the two ends. */
+static void one_model_is_not_two(void **state)
+{
+	(void)state;
+	assert_int_equal(TWICE(5, 5, 5, 5, 5, 5, 5, 5), 0);
+	assert_int_equal(TWICE(90, 10, 20, 10, 20, 10, 20, 10, 20, 90), 0);
+	assert_int_equal(TWICE(90, 10, 20), 0);
+}
+
+/* In its own order; in another one; with an adapter behind both. */
+static void a_copy_of_a_model_is_found(void **state)
+{
+	(void)state;
+	assert_int_equal(TWICE(90, 10, 20, 10, 20, 90, 10, 20, 10, 20), 150);
+	assert_int_equal(TWICE(90, 10, 20, 10, 20, 90, 20, 20, 10, 10), 150);
+	assert_int_equal(TWICE(90, 10, 20, 10, 20, 90, 10, 20, 10, 20, 30), 150);
+}
+
+/* A block may be up to 1 MiB larger than its tensor. */
+static void blocks_of_equal_tensors_differ_a_little(void **state)
+{
+	(void)state;
+	assert_int_equal(TWICE(90, 10, 20, 11, 20, 90, 10, 21, 10, 20), 151);
+	assert_int_equal(TWICE(90, 10, 20, 13, 20, 90, 10, 20, 10, 20), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(one_model_is_not_two),
+		cmocka_unit_test(a_copy_of_a_model_is_found),
+		cmocka_unit_test(blocks_of_equal_tensors_differ_a_little),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
