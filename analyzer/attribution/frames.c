@@ -64,6 +64,8 @@ struct frame_info {
 	uint64_t tags, signatures;
 };
 
+#define STACK_OF_OPTIMIZER (STACK_OPTIMIZER | STACK_CLIPPING | STACK_ZERO_GRAD)
+
 /* The ranks of a job have the same frames: what one was found to match is kept for the next trace,
  * up to a limit. */
 #define MAX_KNOWN 65536
@@ -142,24 +144,33 @@ static struct frame_info find_frame(const struct tables *t, struct file_rows *fi
 	return k->info;
 }
 
+/* The stack enters a closure. It is the job's own code, and Optimizer.step() only calls it: the
+ * frames around it say nothing of what it does. LBFGS calls it under no_grad(), and switches the
+ * gradients on again. */
+static void enter_closure(struct stack_info *info, enum block_hint *hint)
+{
+	if (!(info->flags & STACK_OPTIMIZER))
+		return;
+	info->flags &= ~(uint32_t)(STACK_OF_OPTIMIZER | STACK_NO_GRAD | STACK_EVALUATION);
+	info->flags |= STACK_CLOSURE;
+	info->tags &= ~(TAGGED(OPTIMIZER) | TAGGED(STATE));
+	*hint = HINT_NOTHING;
+}
+
 /* Joins the frames of a stack, from the outermost to the innermost. */
 static struct stack_info read_stack(const struct tables *t, const struct stack *p,
 				    const struct frame_info *frames)
 {
 	struct stack_info info = { .flags = p->frame_count ? STACK_FRAMES : 0 };
 	const uint32_t model = STACK_MODULE | STACK_LOSS;
-	const uint32_t optimizer = STACK_OPTIMIZER | STACK_CLIPPING | STACK_ZERO_GRAD;
 	enum block_hint hint = HINT_NOTHING;
 	uint32_t around = 0; /* the hash of the frames outside of the optimizer */
 
 	for (uint32_t i = p->frame_count; i-- > 0;) {
 		struct frame_info s = frames[p->frames[i]];
 
-		/* A closure is the job's, and Optimizer.step() only calls it. */
-		if (s.kinds & FRAME_CLOSURE) {
-			info.flags &= ~optimizer;
-			info.tags &= ~(TAGGED(OPTIMIZER) | TAGGED(STATE));
-		}
+		if (s.kinds & FRAME_CLOSURE)
+			enter_closure(&info, &hint);
 		info.tags |= s.tags;
 		if (info.flags & model)
 			s.flags &= ~(uint32_t)(STACK_NO_GRAD | STACK_EVALUATION);
@@ -168,7 +179,7 @@ static struct stack_info read_stack(const struct tables *t, const struct stack *
 			info.model_hash = (info.model_hash ^ p->frames[i]) * 0x9e3779b97f4a7c15u;
 		else
 			info.caller_hash = (info.caller_hash ^ p->frames[i]) * 0x9e3779b1u;
-		if (!(info.flags & optimizer))
+		if (!(info.flags & STACK_OF_OPTIMIZER))
 			around = info.caller_hash;
 		/* A constructor hides the hints of the frames around it: its object's blocks are
 		 * its own. So does a forward pass, which allocates activations. */
@@ -177,7 +188,7 @@ static struct stack_info read_stack(const struct tables *t, const struct stack *
 		hint = s.hint;
 		info.line = t->frames[p->frames[i]].line;
 	}
-	if (!(info.flags & model) && info.flags & optimizer)
+	if (!(info.flags & model) && info.flags & STACK_OF_OPTIMIZER)
 		info.caller_hash = around;
 	info.flags |= (uint32_t)hint << STACK_HINT_SHIFT;
 	return info;

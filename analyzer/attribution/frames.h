@@ -25,6 +25,7 @@ enum stack_flag {
 	STACK_EVALUATION = 1 << 12, /* an evaluation loop around the model */
 	STACK_INIT = 1 << 13,       /* a constructor */
 	STACK_PIPELINE = 1 << 14,   /* the schedule of a pipeline */
+	STACK_CLOSURE = 1 << 15,    /* an optimizer's step calls the job's closure */
 };
 
 /* The kind of a block as its stack suggests it: HINT rows. classify.c decides. */
@@ -68,8 +69,8 @@ enum frame_kind {
 	FRAME_FSDP = 1 << 2,        /* of torch.distributed.fsdp */
 	FRAME_FORWARD = 1 << 3,     /* a forward() method */
 	FRAME_ZERO_BUCKET = 1 << 4, /* allocates the buckets of DeepSpeed's ZeRO */
-	FRAME_CLOSURE = 1 << 6,     /* what an optimizer's step calls: forward, backward */
 	FRAME_DISPATCH = 1 << 5, /* PyTorch chooses a kernel in Python: says nothing of the job */
+	FRAME_CLOSURE = 1 << 6,  /* what an optimizer's step calls: forward, backward */
 };
 
 /* A configuration value that code implies: SIGNATURE rows. */

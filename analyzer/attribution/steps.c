@@ -60,8 +60,8 @@ static void find_turns(struct numbering *n)
 
 		if (activity_is_forward(s->activity) && !next.forward) {
 			next.forward = s->caller;
-			next.in_optimizer =
-				(tables_stack_flags(n->tables, s->stack) & STACK_OPTIMIZER) != 0;
+			next.in_optimizer = (tables_stack_flags(n->tables, s->stack) &
+					     (STACK_OPTIMIZER | STACK_CLOSURE)) != 0;
 		}
 		if (is_another(n, i, forward)) {
 			next.has_backward = 1;

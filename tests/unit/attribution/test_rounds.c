@@ -93,18 +93,19 @@ static void two_backward_passes_of_one_forward_pass(void **state)
 }
 
 /* LBFGS calls its closure from one line first, then from another; it runs under no_grad. */
-static void closures_of_one_step(void **state)
+static void closures_of_one_step(struct fixture *f, const char *called)
 {
-	struct fixture *f = *state;
 	struct writer *w = &f->w;
 	uint32_t no_grad = write_frame(w, "no_grad.<locals>.decorate_context",
 				       TORCH "utils/_contextlib.py", 1),
+		 closure = write_frame(w, called, "/job/train.py", 5),
 		 forward = write_frame(w, "Net.forward", "/job/net.py", 2), calls[2];
 
 	for (unsigned i = 0; i < 2; i++)
-		calls[i] = stack(f, forward,
-				 write_frame(w, "LBFGS.step", TORCH "optim/lbfgs.py", 300 + i),
-				 no_grad);
+		calls[i] = write_stack(w, f->c10, forward, closure,
+				       write_frame(w, "LBFGS.step", TORCH "optim/lbfgs.py",
+						   300 + i),
+				       no_grad);
 	for (unsigned i = 0; i < 6; i++) {
 		drop_in_backward(f, make(f, calls[i % 3 > 0], 10 * MIB), 10 * MIB);
 		drop(f, f->temporary, make(f, f->temporary, MIB), MIB);
@@ -113,6 +114,16 @@ static void closures_of_one_step(void **state)
 			      "1forward 1backward 1optimizer "
 			      "2forward 2backward 2optimizer 2forward 2backward 2optimizer "
 			      "2forward 2backward 2optimizer");
+}
+
+static void closures_of_any_name(void **state)
+{
+	closures_of_one_step(*state, "evaluate_again");
+}
+
+static void closures_that_are_named_so(void **state)
+{
+	closures_of_one_step(*state, "main.<locals>.closure");
 }
 
 static void inputs_come_before_zero_grad(void **state)
@@ -230,7 +241,8 @@ int main(void)
 		CASE(turns_in_place_are_counted),
 		CASE(long_runs_are_no_turns),
 		CASE(two_backward_passes_of_one_forward_pass),
-		CASE(closures_of_one_step),
+		CASE(closures_of_any_name),
+		CASE(closures_that_are_named_so),
 		CASE(inputs_come_before_zero_grad),
 		CASE(temporaries_after_the_step_are_of_it),
 		CASE(a_reference_model_begins_the_step),
