@@ -42,6 +42,15 @@ def environment(**settings):
     return env
 
 
+def gone(pid):
+    """Also processes that have ended and whose status was not read yet."""
+    try:
+        with open("/proc/%d/stat" % pid) as f:
+            return f.read().rpartition(")")[2].split()[0] in "ZX"
+    except FileNotFoundError:
+        return True
+
+
 def printed(text, key="rank"):
     """The JSON objects that a job printed; two ranks that print at once may share a line."""
     decode = json.JSONDecoder().raw_decode

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* -1: there is no such process (any more). */
 static pid_t parent_of(pid_t pid)
@@ -25,6 +26,37 @@ static pid_t parent_of(pid_t pid)
 	end = strrchr(text, ')'); /* the process name may have brackets */
 	/* a zombie does not count */
 	return end && end[1] && end[2] != 'Z' && sscanf(end + 3, "%d", &parent) == 1 ? parent : -1;
+}
+
+#define WAIT_MS 10   /* between two looks at a process that ends */
+#define TURN_MS 1000 /* at most for one process */
+
+/* Ends the descendants of `pid`, and then itself. `left_ms`: the time that may still pass. */
+static void abort_tree(pid_t pid, int *left_ms)
+{
+	DIR *all = opendir("/proc");
+
+	for (struct dirent *d; all && (d = readdir(all));) {
+		pid_t child = (pid_t)strtol(d->d_name, NULL, 10);
+
+		if (child > 0 && parent_of(child) == pid)
+			abort_tree(child, left_ms);
+	}
+	if (all)
+		closedir(all);
+	kill(pid, SIGABRT);
+	kill(pid, SIGCONT);
+	for (int ms = 0; ms < TURN_MS && *left_ms > 0 && parent_of(pid) >= 0; ms += WAIT_MS) {
+		usleep(WAIT_MS * 1000);
+		*left_ms -= WAIT_MS;
+	}
+}
+
+void processes_abort(pid_t root, int limit_ms)
+{
+	kill(root, SIGSTOP);
+	processes_signal(root, SIGSTOP);
+	abort_tree(root, &limit_ms);
 }
 
 int processes_signal(pid_t root, int signal)

@@ -162,8 +162,7 @@ static void watch(const struct simulation *s, struct running *r)
 		notice(s->messages,
 		       "the command has run for %d s (--timeout); where its threads are:",
 		       s->timeout);
-		processes_signal(r->pid, SIGABRT);
-		kill(r->pid, SIGABRT);
+		processes_abort(r->pid, (int)(ABORT_TIME * 1000));
 		return;
 	}
 	notice(s->messages,

@@ -6,7 +6,7 @@ import stat
 import subprocess
 import sys
 
-from harness import JOBS, MEMTRACE, Case, environment, printed
+from harness import JOBS, MEMTRACE, Case, environment, gone, printed
 
 WORKER = os.path.join(JOBS, "worker.py")
 PYTHON = sys.executable
@@ -153,10 +153,10 @@ class Errors(Simulate):
                  ", start_new_session=True); print(os.getpid(), flush=True); time.sleep(100)"
         done = self.run_([MEMTRACE, "simulate", "-o", self.traces, "--timeout", "6", "--", PYTHON, "-c", sleeps, "2", sleeps], status=134)
         self.assertIn("the command has run for 6 s (--timeout); where its threads are:", done.stderr)
-        self.assertEqual(done.stderr.count('File "<string>", line 1 in <module>'), 3)
+        self.assertEqual(done.stderr.count('(most recent call first):\n  File "<string>", line 1 in <module>'), 3)
         pids = done.stdout.split()
         self.assertEqual(len(pids), 3)
-        self.assertEqual([pid for pid in pids if os.path.exists("/proc/" + pid)], [])
+        self.assertEqual([pid for pid in pids if not gone(int(pid))], [])
 
     def test_status_of_a_command_with_a_time_limit(self):
         done = self.run_([MEMTRACE, "simulate", "-o", self.traces, "--timeout", "60", "--", "sh", "-c", "exit 3"], status=3)

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 
-from harness import JOBS, MEMTRACE, Case, environment
+from harness import JOBS, MEMTRACE, Case, environment, gone
 
 MEET = [sys.executable, os.path.join(JOBS, "meet.py")]
 
@@ -14,15 +14,6 @@ MEET = [sys.executable, os.path.join(JOBS, "meet.py")]
 def memory():
     """The places in which shared data of the ranks could remain."""
     return {n for n in os.listdir("/dev/shm") if n.startswith("cudasim-")}
-
-
-def gone(pid):
-    """Also processes that have ended and whose status was not read yet."""
-    try:
-        with open("/proc/%d/stat" % pid) as f:
-            return f.read().rpartition(")")[2].split()[0] in "ZX"
-    except FileNotFoundError:
-        return True
 
 
 class Meeting(Case):
