@@ -46,7 +46,7 @@ static void abort_tree(pid_t pid, int *left_ms)
 		closedir(all);
 	kill(pid, SIGABRT);
 	kill(pid, SIGCONT);
-	for (int ms = 0; ms < TURN_MS && *left_ms > 0 && parent_of(pid) >= 0; ms += WAIT_MS) {
+	for (int ms = 0; ms<TURN_MS && * left_ms> 0 && parent_of(pid) >= 0; ms += WAIT_MS) {
 		usleep(WAIT_MS * 1000);
 		*left_ms -= WAIT_MS;
 	}

@@ -102,10 +102,9 @@ static void closures_of_one_step(struct fixture *f, const char *called)
 		 forward = write_frame(w, "Net.forward", "/job/net.py", 2), calls[2];
 
 	for (unsigned i = 0; i < 2; i++)
-		calls[i] = write_stack(w, f->c10, forward, closure,
-				       write_frame(w, "LBFGS.step", TORCH "optim/lbfgs.py",
-						   300 + i),
-				       no_grad);
+		calls[i] = write_stack(
+			w, f->c10, forward, closure,
+			write_frame(w, "LBFGS.step", TORCH "optim/lbfgs.py", 300 + i), no_grad);
 	for (unsigned i = 0; i < 6; i++) {
 		drop_in_backward(f, make(f, calls[i % 3 > 0], 10 * MIB), 10 * MIB);
 		drop(f, f->temporary, make(f, f->temporary, MIB), MIB);
