@@ -1,6 +1,6 @@
-"""GPT-2 under Lightning, started by torchrun: the processes that Lightning starts itself do not know their ranks, and are runs of their own.
+"""GPT-2 under Lightning, which starts the second process itself. On several nodes, torchrun starts it: else only the first node's processes know their ranks.
 
-    memtrace run -o traces -- torchrun --nproc-per-node 2 train_lightning.py
+    memtrace run -o traces -- python3 train_lightning.py
     memtrace report traces
 """
 import lightning

@@ -25,6 +25,7 @@ static const char *const world_names[] = { "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE",
 					   "SLURM_NTASKS", NULL };
 static const char *const local_world_names[] = { "LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE",
 						 "SLURM_NTASKS_PER_NODE", NULL };
+static const char *const node_names[] = { "NODE_RANK", NULL };
 static const char *const job_names[] = { "SLURM_JOB_ID", "TORCHELASTIC_RUN_ID", "PBS_JOBID",
 					 "LSB_JOBID", NULL };
 
@@ -57,6 +58,7 @@ static const char *const kept_prefixes[] = { "PYTORCH_",
 					     "LOCAL_RANK",
 					     "WORLD_SIZE",
 					     "LOCAL_WORLD_SIZE",
+					     "NODE_RANK",
 					     "GROUP_RANK",
 					     "GROUP_WORLD_SIZE",
 					     "MASTER_ADDR",
@@ -140,7 +142,8 @@ static int is_multiprocessing(unsigned pid, unsigned ppid)
 /*
  * The process that started the run: the nearest ancestor without a rank variable (the agent of
  * torchrun, even if a shell script starts each worker); the parent of a child of multiprocessing;
- * else the process itself.
+ * else the process itself. Lightning's first process sets the variables itself, and starts the
+ * others.
  */
 static unsigned launcher_of(struct identity *w)
 {
@@ -151,11 +154,22 @@ static unsigned launcher_of(struct identity *w)
 		if (getenv(*n))
 			name = *n;
 	w->is_child = !name && is_multiprocessing(w->pid, w->ppid);
+	if (!name && !w->is_child && w->rank >= 0) {
+		name = local_rank_names[0];
+		pid = w->pid;
+	}
 	if (!name)
 		return w->is_child ? w->ppid : w->pid;
 	for (unsigned i = 0; i < 8 && pid > 1 && has_variable(pid, name); i++)
 		pid = parent_of(pid);
 	return pid > 1 ? pid : w->ppid;
+}
+
+/* Lightning's launcher says which node and which process of it this is: on the first node, the
+ * rank. The size of the nodes before another one is not known. */
+static int rank_on_first_node(const struct identity *w)
+{
+	return w->world_size > w->local_rank && number(node_names, -1) == 0 ? w->local_rank : -1;
 }
 
 /* Field 22 of /proc/PID/stat: start time in clock ticks since boot. */
@@ -228,6 +242,8 @@ void identity_read(struct identity *w)
 	w->world_size = number(world_names, -1);
 	w->local_world_size = number(local_world_names, -1);
 	w->restart_count = number(restart_names, 0);
+	if (w->rank < 0)
+		w->rank = rank_on_first_node(w);
 	w->pid = (unsigned)getpid();
 	w->ppid = (unsigned)getppid();
 	copy_clean(w->host, sizeof(w->host), uname(&u) == 0 ? u.nodename : "unknown");

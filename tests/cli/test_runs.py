@@ -12,6 +12,19 @@ cuda, pointer = ctypes.CDLL(None), ctypes.c_void_p()
 sys.exit(any([cuda.cudaMalloc(ctypes.byref(pointer), ctypes.c_size_t(int(n))) for n in sys.argv[1:]]))
 """
 
+# As Lightning starts a job of two processes on one node: the first one says who it is by itself, and starts the other.
+LAUNCHER = """
+import os, subprocess, sys
+child = None
+if "LOCAL_RANK" not in os.environ:
+    os.environ.update(NODE_RANK=sys.argv[2], LOCAL_RANK="0", WORLD_SIZE=sys.argv[3])
+    child = subprocess.Popen([sys.executable, "-c", *sys.orig_argv[2:]], env=dict(os.environ, LOCAL_RANK="1"))
+import ctypes
+cuda, pointer = ctypes.CDLL(None), ctypes.c_void_p()
+status = cuda.cudaMalloc(ctypes.byref(pointer), ctypes.c_size_t(int(sys.argv[1])))
+sys.exit(status or (child and child.wait()))
+"""
+
 
 class Runs(Case):
     def record(self, *sizes, status=0, rank=0, world=1, restart=0, run="first"):
@@ -46,6 +59,14 @@ class Runs(Case):
         self.assertEqual(len(text), 4)
         self.assertRegex(text[2], r"^--run :0 .* 2 +out of memory \(1 of 2\) .* shown without --run$")
         self.assertRegex(text[3], r"^--run :1 .* 1 of 2 +exited ")
+
+    def test_processes_that_know_their_node_only(self):
+        """On the first node that is the rank; on another one the ranks depend on the nodes before it: each process is a run."""
+        for node, world, ranks in (0, 2, [0, 1]), (1, 4, [0]):
+            self.simulate([sys.executable, "-c", LAUNCHER, str(64 * MiB), str(node), str(world)], "--memory", "4GiB")
+            runs = self.runs()
+            self.assertEqual([r["rank"] for r in self.report()["ranks"]], ranks)
+        self.assertEqual([(r["ranks"], r["traces"]) for r in runs], [(2, 2), (1, 1), (1, 1)])
 
     def test_usage(self):
         self.record(64 * MiB)
