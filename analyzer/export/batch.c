@@ -4,172 +4,7 @@
 
 #include "util/util.h"
 
-#define BATCH_ROWS 1024
-
-/* ---- the virtual table, of one row for each of the batch ---- */
-
-struct batch_table {
-	sqlite3_vtab base;
-	struct batch *batch;
-};
-
-struct batch_cursor {
-	sqlite3_vtab_cursor base;
-	const struct batch *batch;
-	size_t row;
-};
-
-/* "CREATE TABLE NAME (COLUMN TYPE, ...)" */
-static void put_create(struct buf *sql, const char *name, enum table_id table)
-{
-	size_t count;
-	const struct export_column *columns = table_columns(table, &count);
-
-	buf_addf(sql, "CREATE TABLE %s (", name);
-	for (size_t i = 0; i < count; i++)
-		buf_addf(sql, "%s%s %s", i ? ", " : "", columns[i].name,
-			 columns[i].type == CELL_TEXT ? "TEXT" : "INTEGER");
-	buf_puts(sql, ")");
-}
-
-static int connect_table(sqlite3 *db, void *batch, int count, const char *const *words,
-			 sqlite3_vtab **table, char **message)
-{
-	struct batch_table *t = xcalloc(1, sizeof(*t));
-	struct buf sql = { 0 };
-	int status;
-
-	(void)count, (void)words, (void)message;
-	t->batch = batch;
-	*table = &t->base;
-	put_create(&sql, "rows", t->batch->table);
-	status = t->batch->sqlite->declare_vtab(db, sql.text);
-	buf_release(&sql);
-	if (status != SQLITE_OK) {
-		free(t);
-		*table = NULL;
-	}
-	return status;
-}
-
-static int disconnect_table(sqlite3_vtab *table)
-{
-	free(table);
-	return SQLITE_OK;
-}
-
-static int best_index(sqlite3_vtab *table, sqlite3_index_info *info)
-{
-	(void)table;
-	info->estimatedRows = BATCH_ROWS;
-	return SQLITE_OK;
-}
-
-static int open_cursor(sqlite3_vtab *table, sqlite3_vtab_cursor **cursor)
-{
-	struct batch_cursor *c = xcalloc(1, sizeof(*c));
-
-	c->batch = ((struct batch_table *)table)->batch;
-	*cursor = &c->base;
-	return SQLITE_OK;
-}
-
-static int close_cursor(sqlite3_vtab_cursor *cursor)
-{
-	free(cursor);
-	return SQLITE_OK;
-}
-
-static int first_row(sqlite3_vtab_cursor *cursor, int plan, const char *text, int count,
-		     sqlite3_value **values)
-{
-	(void)plan, (void)text, (void)count, (void)values;
-	((struct batch_cursor *)cursor)->row = 0;
-	return SQLITE_OK;
-}
-
-static int next_row(sqlite3_vtab_cursor *cursor)
-{
-	((struct batch_cursor *)cursor)->row++;
-	return SQLITE_OK;
-}
-
-static int is_at_end(sqlite3_vtab_cursor *cursor)
-{
-	const struct batch_cursor *c = (const struct batch_cursor *)cursor;
-
-	return c->row >= c->batch->rows;
-}
-
-static int put_column(sqlite3_vtab_cursor *cursor, sqlite3_context *result, int column)
-{
-	const struct batch_cursor *c = (const struct batch_cursor *)cursor;
-	const struct batch *b = c->batch;
-	const struct cell *cell = &b->cells[c->row * b->columns + (size_t)column];
-
-	if (cell->type == CELL_INTEGER)
-		b->sqlite->result_int64(result, cell->integer);
-	else if (cell->type == CELL_TEXT)
-		b->sqlite->result_text(result, b->texts.text + cell->integer,
-				       (int)cell->text.length, SQLITE_STATIC);
-	else
-		b->sqlite->result_null(result);
-	return SQLITE_OK;
-}
-
-static int row_number(sqlite3_vtab_cursor *cursor, sqlite3_int64 *number)
-{
-	*number = (sqlite3_int64)((const struct batch_cursor *)cursor)->row;
-	return SQLITE_OK;
-}
-
-/* Without xCreate: the table has the module's name, and nothing of it is in the file. */
-static const sqlite3_module module = {
-	.xConnect = connect_table,
-	.xBestIndex = best_index,
-	.xDisconnect = disconnect_table,
-	.xOpen = open_cursor,
-	.xClose = close_cursor,
-	.xFilter = first_row,
-	.xNext = next_row,
-	.xEof = is_at_end,
-	.xColumn = put_column,
-	.xRowid = row_number,
-};
-
-/* ---- the batch ---- */
-
-int batch_begin(struct batch *b, const struct sqlite *sqlite, enum table_id table)
-{
-	const char *name = export_tables[table].name;
-	struct buf create = { 0 }, rows = { 0 }, insert = { 0 };
-	int status;
-
-	*b = (struct batch){ .sqlite = sqlite, .table = table };
-	table_columns(table, &b->columns);
-	b->cells = xcalloc(BATCH_ROWS * b->columns, sizeof(*b->cells));
-	put_create(&create, name, table);
-	buf_addf(&rows, "rows_of_%s", name);
-	buf_addf(&insert, "INSERT INTO %s SELECT * FROM %s", name, rows.text);
-	status = sqlite->exec(sqlite->db, create.text, NULL, NULL, NULL);
-	if (status == SQLITE_OK)
-		status = sqlite->create_module(sqlite->db, rows.text, &module, b);
-	if (status == SQLITE_OK)
-		status = sqlite->prepare_v2(sqlite->db, insert.text, -1, &b->insert, NULL);
-	buf_release(&create);
-	buf_release(&rows);
-	buf_release(&insert);
-	return status;
-}
-
-int batch_end(struct batch *b)
-{
-	int status = b->rows ? b->sqlite->step(b->insert) : SQLITE_DONE;
-
-	b->sqlite->reset(b->insert);
-	b->rows = b->texts.length = 0;
-	return status == SQLITE_DONE ? SQLITE_OK : status;
-}
+#define MAX_WAITING 8
 
 int batch_add(struct batch *b, const struct cell *cells)
 {
@@ -182,15 +17,102 @@ int batch_add(struct batch *b, const struct cell *cells)
 		to[i].integer = (int64_t)b->texts.length;
 		buf_add(&b->texts, cells[i].text.at, cells[i].text.length);
 	}
-	return ++b->rows == BATCH_ROWS ? batch_end(b) : SQLITE_OK;
+	return ++b->rows == BATCH_ROWS;
 }
 
-void batch_release(struct batch *b)
+void batch_queue_begin(struct batch_queue *q)
 {
-	if (b->insert)
-		b->sqlite->finalize(b->insert);
-	b->insert = NULL;
-	buf_release(&b->texts);
-	free(b->cells);
-	b->cells = NULL;
+	*q = (struct batch_queue){ 0 };
+	pthread_mutex_init(&q->lock, NULL);
+	pthread_cond_init(&q->changed, NULL);
+}
+
+struct batch *batch_queue_empty(struct batch_queue *q, enum table_id table)
+{
+	struct batch *b;
+
+	pthread_mutex_lock(&q->lock);
+	b = q->empty;
+	if (b)
+		q->empty = b->next;
+	pthread_mutex_unlock(&q->lock);
+	if (!b) {
+		b = xcalloc(1, sizeof(*b));
+		b->cells = xcalloc(BATCH_ROWS * MAX_COLUMNS, sizeof(*b->cells));
+	}
+	b->next = NULL;
+	b->table = table;
+	b->rows = b->texts.length = 0;
+	table_columns(table, &b->columns);
+	return b;
+}
+
+void batch_queue_put(struct batch_queue *q, struct batch *b)
+{
+	pthread_mutex_lock(&q->lock);
+	while (q->waiting == MAX_WAITING)
+		pthread_cond_wait(&q->changed, &q->lock);
+	if (q->last)
+		q->last->next = b;
+	else
+		q->first = b;
+	q->last = b;
+	q->waiting++;
+	pthread_cond_signal(&q->changed);
+	pthread_mutex_unlock(&q->lock);
+}
+
+struct batch *batch_queue_take(struct batch_queue *q)
+{
+	struct batch *b;
+
+	pthread_mutex_lock(&q->lock);
+	while (!q->first && !q->is_closed)
+		pthread_cond_wait(&q->changed, &q->lock);
+	b = q->first;
+	if (b) {
+		q->first = b->next;
+		if (!q->first)
+			q->last = NULL;
+		q->waiting--;
+	}
+	pthread_cond_signal(&q->changed);
+	pthread_mutex_unlock(&q->lock);
+	return b;
+}
+
+void batch_queue_reuse(struct batch_queue *q, struct batch *b)
+{
+	pthread_mutex_lock(&q->lock);
+	b->next = q->empty;
+	q->empty = b;
+	pthread_mutex_unlock(&q->lock);
+}
+
+void batch_queue_close(struct batch_queue *q)
+{
+	pthread_mutex_lock(&q->lock);
+	q->is_closed = 1;
+	pthread_cond_signal(&q->changed);
+	pthread_mutex_unlock(&q->lock);
+}
+
+static void release_all(struct batch *b)
+{
+	while (b) {
+		struct batch *next = b->next;
+
+		buf_release(&b->texts);
+		free(b->cells);
+		free(b);
+		b = next;
+	}
+}
+
+void batch_queue_release(struct batch_queue *q)
+{
+	release_all(q->first);
+	release_all(q->empty);
+	pthread_mutex_destroy(&q->lock);
+	pthread_cond_destroy(&q->changed);
 }

@@ -1,29 +1,50 @@
 /*
- * Rows on their way into an SQLite table: SQLite reads a thousand of them in one statement, from a
- * virtual table. A statement for each row takes four times as long.
+ * Rows of a table, copied, on their way from the thread that reads a trace to the one that writes
+ * the database. A queue holds a few batches: the reader waits while it is full, the writer while it
+ * is empty.
  */
 #ifndef MEMTRACE_EXPORT_BATCH_H
 #define MEMTRACE_EXPORT_BATCH_H
 
+#include <pthread.h>
+
 #include "export/rows.h"
 #include "util/buf.h"
-#include "util/sqlite.h"
+
+#define BATCH_ROWS 1024
 
 struct batch {
-	const struct sqlite *sqlite;
+	struct batch *next;
 	enum table_id table;
 	size_t columns, rows;
 	struct cell *cells; /* `columns` of each row; the text of one is at `integer` of `texts` */
 	struct buf texts;
-	sqlite3_stmt *insert;
 };
 
-/* Makes the table and the virtual table. Returns an SQLite status, as all of these. The database
- * must be closed before *b is gone. */
-int batch_begin(struct batch *b, const struct sqlite *sqlite, enum table_id table);
+/* Returns whether the batch is full. */
 int batch_add(struct batch *b, const struct cell *cells);
-/* Inserts the rows that are left. */
-int batch_end(struct batch *b);
-void batch_release(struct batch *b);
+
+struct batch_queue {
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	struct batch *first, *last; /* that wait for the writer */
+	struct batch *empty;        /* to be used again */
+	size_t waiting;
+	int is_closed;
+};
+
+void batch_queue_begin(struct batch_queue *q);
+/* An empty batch of a table; the caller owns it. */
+struct batch *batch_queue_empty(struct batch_queue *q, enum table_id table);
+/* Gives the batch to the writer, at once or when there is room. */
+void batch_queue_put(struct batch_queue *q, struct batch *b);
+/* The next batch, to be given back with batch_queue_reuse(); NULL: the queue is closed and empty.
+ */
+struct batch *batch_queue_take(struct batch_queue *q);
+void batch_queue_reuse(struct batch_queue *q, struct batch *b);
+/* Nothing is put any more. */
+void batch_queue_close(struct batch_queue *q);
+/* Frees the queue and what is in it. */
+void batch_queue_release(struct batch_queue *q);
 
 #endif

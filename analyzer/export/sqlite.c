@@ -1,13 +1,19 @@
-/* All tables as an SQLite database. */
-#include "export/batch.h"
+/* All tables as an SQLite database. One thread reads the trace, another one writes the database. */
 #include "export/export.h"
+#include "export/insert.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 struct database {
 	struct sqlite sqlite;
-	struct batch tables[TABLE_COUNT];
-	int failed;
+	struct insert inserts[TABLE_COUNT];
+	struct batch *batches[TABLE_COUNT]; /* that are being filled */
+	struct batch_queue queue;
+	pthread_t writer;
+	int has_writer;
+	atomic_int failed;
 };
 
 static int fail(struct database *d, struct err *e)
@@ -18,12 +24,30 @@ static int fail(struct database *d, struct err *e)
 	return err_set(e, "SQLite: %s", s->db ? s->errmsg(s->db) : "no database");
 }
 
+static void insert_one(struct database *d, struct batch *b)
+{
+	if (!d->failed && insert_batch(&d->inserts[b->table], b) != SQLITE_OK)
+		d->failed = 1;
+	batch_queue_reuse(&d->queue, b);
+}
+
+static void *write_batches(void *database)
+{
+	struct database *d = database;
+	struct batch *b;
+
+	while ((b = batch_queue_take(&d->queue)))
+		insert_one(d, b);
+	return NULL;
+}
+
 static int begin(struct export *x, struct err *e)
 {
 	struct database *d = xcalloc(1, sizeof(*d));
 	struct sqlite *s = &d->sqlite;
 
 	x->state = d;
+	batch_queue_begin(&d->queue);
 	if (sqlite_load(s, "the format sqlite", e) < 0)
 		return -1;
 	/* The file is complete or removed: nothing needs a journal or a wait for the disk. */
@@ -36,17 +60,32 @@ static int begin(struct export *x, struct err *e)
 		    NULL, NULL, NULL) != SQLITE_OK)
 		return fail(d, e);
 	for (enum table_id i = 0; i < TABLE_COUNT; i++)
-		if (batch_begin(&d->tables[i], s, i) != SQLITE_OK)
+		if (insert_begin(&d->inserts[i], s, i) != SQLITE_OK)
 			return fail(d, e);
+	d->has_writer = !pthread_create(&d->writer, NULL, write_batches, d);
 	return 0;
+}
+
+/* Without a second thread, this one writes. */
+static void pass_on(struct database *d, enum table_id table)
+{
+	struct batch *b = d->batches[table];
+
+	d->batches[table] = NULL;
+	if (b && d->has_writer)
+		batch_queue_put(&d->queue, b);
+	else if (b)
+		insert_one(d, b);
 }
 
 static void put_row(void *context, enum table_id table, const struct cell *cells)
 {
 	struct database *d = context;
 
-	if (!d->failed && batch_add(&d->tables[table], cells) != SQLITE_OK)
-		d->failed = 1;
+	if (!d->batches[table])
+		d->batches[table] = batch_queue_empty(&d->queue, table);
+	if (batch_add(d->batches[table], cells))
+		pass_on(d, table);
 }
 
 static int add(struct export *x, const struct input *in, struct err *e)
@@ -54,7 +93,18 @@ static int add(struct export *x, const struct input *in, struct err *e)
 	struct database *d = x->state;
 
 	rows_of(in, (1u << TABLE_COUNT) - 1, put_row, d);
+	/* After a failure the other thread uses the database no more. */
 	return d->failed ? fail(d, e) : 0;
+}
+
+/* Waits until all rows are written. */
+static void finish_rows(struct database *d)
+{
+	for (enum table_id i = 0; i < TABLE_COUNT; i++)
+		pass_on(d, i);
+	batch_queue_close(&d->queue);
+	if (d->has_writer)
+		pthread_join(d->writer, NULL);
 }
 
 static int end(struct export *x, int failed, struct err *e)
@@ -65,14 +115,14 @@ static int end(struct export *x, int failed, struct err *e)
 
 	if (!d)
 		return 0;
-	for (size_t i = 0; i < TABLE_COUNT && s->db && !failed && !status; i++)
-		if (batch_end(&d->tables[i]) != SQLITE_OK)
-			status = fail(d, e);
-	if (s->db && !failed && !status && s->exec(s->db, "COMMIT", NULL, NULL, NULL) != SQLITE_OK)
+	finish_rows(d);
+	if (s->db && !failed &&
+	    (d->failed || s->exec(s->db, "COMMIT", NULL, NULL, NULL) != SQLITE_OK))
 		status = fail(d, e);
 	for (size_t i = 0; i < TABLE_COUNT; i++)
-		batch_release(&d->tables[i]);
+		insert_release(&d->inserts[i]);
 	sqlite_unload(s);
+	batch_queue_release(&d->queue);
 	free(d);
 	return status;
 }
