@@ -400,7 +400,7 @@ static void on_keyframe(void *context, const struct mt_record *records, size_t c
 	const struct levels_pass *c = context;
 	const struct replay_observer *o = c->options->observer;
 
-	marks_keyframe(c->replay, c->tables, c->options->phase, records, count);
+	marks_keyframe(c->replay, records, count);
 	for (size_t i = 0; i < count; i++) {
 		record_keyframe(context, &records[i]);
 		if (o && event_layer(records[i].kind) && record_is_valid(&records[i]))
@@ -413,6 +413,7 @@ static void on_keyframe_end(void *context, uint64_t segment)
 	struct levels_pass *c = context;
 	struct mt_record here = { .time_ns = c->replay->last_time_ns, .thread = MT_NO_THREAD };
 
+	marks_keyframe_end(c->replay, c->tables, c->options->phase);
 	for (int i = 0; i < MT_MAX_DEVICES; i++) {
 		struct device *d = &c->replay->device[i];
 		bytes levels[CURVES];

@@ -80,9 +80,11 @@ static size_t open_at(const struct marks *m, uint64_t id)
 	return i; /* 1 + its index; 0: it is not open */
 }
 
-static void begin(struct marks *m, uint64_t id, uint32_t name, uint64_t time_ns)
+/* `is_again`: a keyframe tells of a phase that has begun before. */
+static void begin(struct marks *m, uint64_t id, uint32_t name, uint64_t time_ns, int is_again)
 {
 	uint32_t phase;
+	size_t left_out = m->left_out;
 
 	if (open_at(m, id))
 		return;
@@ -91,7 +93,7 @@ static void begin(struct marks *m, uint64_t id, uint32_t name, uint64_t time_ns)
 		return;
 	}
 	phase = phase_within(m, innermost(m), name);
-	if (!m->phases[phase].times++)
+	if (!is_again && m->left_out == left_out && !m->phases[phase].times++)
 		m->phases[phase].first_ns = time_ns;
 	m->open[m->open_count++] = (struct open_phase){ id, phase };
 }
@@ -163,7 +165,7 @@ void marks_event(struct replay *r, const struct tables *t, const char *phase,
 	settle(r);
 	switch (mark->kind) {
 	case MT_PHASE_BEGIN:
-		begin(&r->marks, mark->address, name_of(t, mark), mark->time_ns);
+		begin(&r->marks, mark->address, name_of(t, mark), mark->time_ns, 0);
 		break;
 	case MT_PHASE_END:
 		end(&r->marks, mark->address);
@@ -182,8 +184,13 @@ void marks_event(struct replay *r, const struct tables *t, const char *phase,
 
 void marks_gap(struct replay *r)
 {
+	struct marks *m = &r->marks;
+
 	settle(r);
-	r->marks.open_count = 0;
+	m->before_count = m->open_count;
+	for (size_t i = 0; i < m->open_count; i++)
+		m->before_gap[i] = m->open[i].id;
+	m->open_count = 0;
 	for (int i = 0; i < MT_MAX_DEVICES; i++)
 		r->device[i].since_mark = 0;
 }
@@ -195,25 +202,41 @@ static int by_id(const void *a, const void *b)
 	return (x->address > y->address) - (x->address < y->address);
 }
 
-void marks_keyframe(struct replay *r, const struct tables *t, const char *phase,
-		    const struct mt_record *records, size_t count)
+void marks_keyframe(struct replay *r, const struct mt_record *records, size_t count)
 {
-	struct mt_record *begun = NULL;
-	size_t n = 0, room = 0;
+	struct marks *m = &r->marks;
 
 	for (size_t i = 0; i < count; i++) {
 		if (records[i].kind == MT_STEP)
 			mark_step(r, &records[i]);
 		if (records[i].kind != MT_PHASE_BEGIN)
 			continue;
-		begun = grow(begun, n, &room, sizeof(*begun));
-		begun[n++] = records[i];
+		m->restored = grow(m->restored, m->restored_count, &m->restored_room,
+				   sizeof(*m->restored));
+		m->restored[m->restored_count++] = records[i];
 	}
-	if (n)
-		qsort(begun, n, sizeof(*begun), by_id);
-	for (size_t i = 0; i < n; i++)
-		begin(&r->marks, begun[i].address, name_of(t, &begun[i]), begun[i].time_ns);
-	free(begun);
+}
+
+static int was_open(const struct marks *m, uint64_t id)
+{
+	for (size_t i = 0; i < m->before_count; i++)
+		if (m->before_gap[i] == id)
+			return 1;
+	return 0;
+}
+
+void marks_keyframe_end(struct replay *r, const struct tables *t, const char *phase)
+{
+	struct marks *m = &r->marks;
+
+	if (m->restored_count)
+		qsort(m->restored, m->restored_count, sizeof(*m->restored), by_id);
+	for (size_t i = 0; i < m->restored_count; i++) {
+		const struct mt_record *b = &m->restored[i];
+
+		begin(m, b->address, name_of(t, b), b->time_ns, was_open(m, b->address));
+	}
+	m->restored_count = 0;
 	tell_devices(r, t, phase);
 }
 
@@ -226,6 +249,7 @@ void marks_release(struct marks *m)
 {
 	free(m->phases);
 	free(m->moments);
+	free(m->restored);
 	HASH_RELEASE(m->index);
 	*m = (struct marks){ 0 };
 }

@@ -45,6 +45,11 @@ struct marks {
 	struct phase_index *index;
 	struct open_phase open[MAX_OPEN_PHASES]; /* in the order of their begin */
 	size_t open_count;
+	/* Those that were open before the last gap, and those of its keyframe, which has no order. */
+	uint64_t before_gap[MAX_OPEN_PHASES];
+	size_t before_count;
+	struct mt_record *restored;
+	size_t restored_count, restored_room;
 	struct named_moment *moments;
 	size_t moment_count, moment_room;
 	bytes since_moment[MT_MAX_DEVICES];
@@ -58,8 +63,9 @@ void marks_event(struct replay *r, const struct tables *t, const char *phase,
 /* Records are lost: no phase is known to be open any more. */
 void marks_gap(struct replay *r);
 /* Part of a keyframe: the phases that are open behind the gap, and the last step. */
-void marks_keyframe(struct replay *r, const struct tables *t, const char *phase,
-		    const struct mt_record *records, size_t count);
+void marks_keyframe(struct replay *r, const struct mt_record *records, size_t count);
+/* The keyframe is complete: its phases are open. */
+void marks_keyframe_end(struct replay *r, const struct tables *t, const char *phase);
 /* The end of the trace: phases that are still open have had their peak. */
 void marks_end(struct replay *r);
 void marks_release(struct marks *m);

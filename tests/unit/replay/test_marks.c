@@ -110,6 +110,33 @@ static void a_keyframe_has_the_open_phases(void **state)
 	assert_int_equal(f->replay.device[0].now.step, 8);
 }
 
+/* Behind a gap a phase goes on: it has begun once. The keyframe has no order, and many records. */
+static void a_phase_over_gaps_begins_once(void **state)
+{
+	struct fixture *f = *state;
+	uint32_t outer = named(f, "outer"), inner = named(f, "inner"), later = named(f, "later");
+
+	write_event_on(&f->w, MT_NO_DEVICE, MT_PHASE_BEGIN, 1, 0, outer, f->python);
+	write_event_on(&f->w, MT_NO_DEVICE, MT_PHASE_BEGIN, 2, 0, inner, f->python);
+	for (unsigned gap = 0; gap < 3; gap++) {
+		write_segment(&f->w, 1000 * (gap + 1));
+		write_keyframe(&f->w, MT_PHASE_BEGIN, 2, 0, inner);
+		for (uint64_t i = 0; i < 9000; i++)
+			write_keyframe(&f->w, MT_TENSOR_ALLOC, 0x10000 + 512 * i, 512, f->model);
+		write_keyframe(&f->w, MT_PHASE_BEGIN, 1, 0, outer);
+		write_keyframe(&f->w, MT_PHASE_BEGIN, 7, 0, later);
+		forward(f, 0x1000, 100);
+		end(f, 7);
+	}
+	run(f);
+	assert_int_equal(f->replay.marks.phase_count, 4);
+	assert_int_equal(phase(f, "outer")->times, 1);
+	assert_int_equal(phase(f, "inner")->times, 1);
+	assert_int_equal(phase(f, "later")->times, 3);
+	assert_int_equal(f->replay.marks.phases[phase(f, "inner")->parent].name,
+			 phase(f, "outer")->name);
+}
+
 static void moments_have_levels(void **state)
 {
 	struct fixture *f = *state;
@@ -146,6 +173,7 @@ static void names_are_bounded(void **state)
 	run(f);
 	assert_int_equal(f->replay.marks.phase_count, MAX_NAMED_PHASES);
 	assert_int_equal(f->replay.marks.left_out, 12);
+	assert_int_equal(phase(f, "outer")->times, 1);
 	assert_int_equal(phase(f, "outer")->peak[0], 10);
 }
 
@@ -155,6 +183,7 @@ int main(void)
 		TEST(a_phase_has_the_peak_while_it_is_open),
 		TEST(phases_may_overlap),
 		TEST(a_keyframe_has_the_open_phases),
+		TEST(a_phase_over_gaps_begins_once),
 		TEST(moments_have_levels),
 		TEST(names_are_bounded),
 	};
