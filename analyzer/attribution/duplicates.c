@@ -92,12 +92,13 @@ static bytes second_states(const struct trained *n)
 	for (size_t i = 0; i < n->states.count; i++) {
 		const struct size_count *s = &n->states.list[i];
 		uint64_t parameters = size_counts_find(&n->parameters, s->size);
+		bytes blocks = bytes_times(s->size, s->count);
 
-		all = bytes_add(all, s->size * (bytes)s->count);
+		all = bytes_add(all, blocks);
 		if (!parameters || s->count <= MOST_STATES * parameters)
 			continue;
-		too_many = bytes_add(too_many, s->size * (bytes)s->count);
-		sum = bytes_add(sum, s->size * (bytes)(s->count - ADAM_STATES * parameters));
+		too_many = bytes_add(too_many, blocks);
+		sum = bytes_add(sum, bytes_times(s->size, s->count - ADAM_STATES * parameters));
 	}
 	return too_many > all / 2 ? sum : 0;
 }

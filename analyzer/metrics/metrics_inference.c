@@ -2,6 +2,8 @@
 
 #include "metrics/metrics_sizes.h"
 
+#include <limits.h>
+
 void metrics_tag_caches(struct metrics_pass *p, const struct snapshot *live)
 {
 	for (size_t i = 0; i < live->count; i++)
@@ -21,37 +23,45 @@ static unsigned depth_of(const struct tables *t, uint32_t stack)
 	return n;
 }
 
-/* Does the model's outermost forward() call this linear layer itself, while others lie deeper? */
-static int is_head(const struct metrics_pass *p, uint32_t stack)
-{
-	unsigned depth, deepest = 0;
+/* The linear layers of the model: the least and the greatest depth of their calls. */
+struct depths {
+	unsigned least, greatest;
+};
 
-	if (stack >= p->tables->stack_count || !(p->tags[stack] & TAGGED(LINEAR)) ||
-	    p->tags[stack] & TAGGED(ATTENTION))
-		return 0;
-	depth = depth_of(p->tables, stack);
+static struct depths depths_of_linear(const struct metrics_pass *p)
+{
+	struct depths d = { .least = UINT_MAX };
+
 	for (uint32_t i = 1; i < p->tables->stack_count; i++)
 		if (p->tags[i] & TAGGED(LINEAR)) {
-			unsigned other = depth_of(p->tables, i);
+			unsigned depth = depth_of(p->tables, i);
 
-			if (other < depth)
-				return 0;
-			deepest = other > deepest ? other : deepest;
+			d.least = depth < d.least ? depth : d.least;
+			d.greatest = depth > d.greatest ? depth : d.greatest;
 		}
-	return depth < deepest;
+	return d;
+}
+
+/* Does the model's outermost forward() call this linear layer itself, while others lie deeper? */
+static int is_head(const struct metrics_pass *p, const struct depths *d, uint32_t stack)
+{
+	return stack < p->tables->stack_count && p->tags[stack] & TAGGED(LINEAR) &&
+	       !(p->tags[stack] & TAGGED(ATTENTION)) && d->least < d->greatest &&
+	       depth_of(p->tables, stack) == d->least;
 }
 
 /* The output of the head, for all tokens of the prompt. */
 static void find_head(const struct metrics_pass *p, struct device_pass *d,
 		      const struct snapshot *live)
 {
+	const struct depths depths = depths_of_linear(p);
 	struct metrics *m = d->m;
 
-	if (d->failure && is_head(p, d->failure->stack))
+	if (d->failure && is_head(p, &depths, d->failure->stack))
 		add(&m->head, d->failure->requested);
 	for (size_t i = 0; i < live->count; i++)
 		if (live->groups[i].category != CATEGORY_WORKSPACES &&
-		    is_head(p, live->groups[i].stack))
+		    is_head(p, &depths, live->groups[i].stack))
 			add(&m->head, live->groups[i].bytes);
 }
 

@@ -3,6 +3,8 @@
 #include "metrics/metrics_live.h"
 #include "metrics/metrics_moment.h"
 #include "metrics/metrics_pass.h"
+
+#include "metrics/metrics_host.h"
 #include "metrics/metrics_replaced.h"
 #include "metrics/metrics_sizes.h"
 #include "metrics/metrics_steps.h"
@@ -280,38 +282,6 @@ static void record_other(struct metrics_pass *p, struct device_pass *d, const st
 	}
 }
 
-static void change_pinned(struct metrics_pass *p, const struct mt_record *r, bytes change)
-{
-	add(&p->pinned_live, change);
-	if (r->stack < p->tables->stack_count)
-		add(&p->pinned_by_stack[r->stack], change);
-}
-
-static void record_host(struct metrics_pass *p, const struct mt_record *r)
-{
-	if (r->kind == MT_HOST_FREE) {
-		struct mt_record was;
-
-		if (!live_set_take(&p->live, MT_HOST_ALLOC, r->address, &was))
-			return;
-		change_pinned(p, &was, -was.bytes);
-		if (tables_stack_owner(p->tables, was.stack) == OWNER_NCCL)
-			p->nccl_pinned -= was.bytes;
-		return;
-	}
-	if (r->kind != MT_HOST_ALLOC || !live_set_add(&p->live, r))
-		return;
-	change_pinned(p, r, r->bytes);
-	p->pinned = bytes_add(p->pinned, r->bytes);
-	if (r->bytes >= 1 << 20 && !(r->bytes & (r->bytes - 1)))
-		p->pinned_powers = bytes_add(p->pinned_powers, r->bytes);
-	if (tables_stack_owner(p->tables, r->stack) == OWNER_NCCL) {
-		p->nccl_pinned = bytes_add(p->nccl_pinned, r->bytes);
-		if (p->nccl_pinned > p->nccl_pinned_peak)
-			p->nccl_pinned_peak = p->nccl_pinned;
-	}
-}
-
 /* The failed request counts as if it had succeeded. */
 static void grant_request(struct metrics_pass *p, struct device_pass *d)
 {
@@ -341,14 +311,27 @@ static void at_moment(struct metrics_pass *p, struct device_pass *d, unsigned de
 	metrics_at_moment(p, device);
 }
 
+static void check_moment(struct metrics_pass *p, struct position at, unsigned device)
+{
+	struct device_pass *d = &p->devices[device];
+
+	if (d->device && !d->is_past && at.segment == d->moment.at.segment &&
+	    at.record == d->moment.at.record)
+		at_moment(p, d, device);
+}
+
 static void record_event(struct metrics_pass *p, struct position at, const struct mt_record *r)
 {
 	struct device_pass *d = &p->devices[r->device < MT_MAX_DEVICES ? r->device : 0];
+	unsigned layer = event_layer(r->kind);
 
-	if (!event_layer(r->kind) || !record_is_valid(r))
+	if (!layer || !record_is_valid(r))
 		return;
-	if (event_layer(r->kind) == MT_LAYER_HOST)
-		record_host(p, r);
+	if (layer == MT_LAYER_HOST)
+		metrics_record_host(p, r);
+	/* The peak of a phase may be at its begin. */
+	for (unsigned i = 0; layer == MT_LAYER_MARK && i < MT_MAX_DEVICES; i++)
+		check_moment(p, at, i);
 	if (r->device >= MT_MAX_DEVICES || !d->device)
 		return;
 	if (r->kind == MT_TENSOR_ALLOC || r->kind == MT_TENSOR_FREE) {
@@ -364,8 +347,7 @@ static void record_event(struct metrics_pass *p, struct position at, const struc
 	} else {
 		record_other(p, d, r);
 	}
-	if (!d->is_past && at.segment == d->moment.at.segment && at.record == d->moment.at.record)
-		at_moment(p, d, r->device);
+	check_moment(p, at, r->device);
 }
 
 static void on_records(void *context, uint64_t segment, uint64_t first,

@@ -45,7 +45,8 @@ struct marks {
 	struct phase_index *index;
 	struct open_phase open[MAX_OPEN_PHASES]; /* in the order of their begin */
 	size_t open_count;
-	/* Those that were open before the last gap, and those of its keyframe, which has no order. */
+	/* Those that were open before the last gap, and those of its keyframe, which has no order.
+	 */
 	uint64_t before_gap[MAX_OPEN_PHASES];
 	size_t before_count;
 	struct mt_record *restored;

@@ -153,13 +153,22 @@ EXPORT uint64_t memtrace_phase_begin(const char *name)
 	return phase;
 }
 
+/* A phase that a job ends twice does not make room for two. */
+static void count_end(void)
+{
+	int64_t n = atomic_load(&open_count);
+
+	while (n > 0 && !atomic_compare_exchange_weak(&open_count, &n, n - 1))
+		;
+}
+
 EXPORT void memtrace_phase_end(uint64_t phase)
 {
 	int e = errno;
 
 	if (!phase || phase > atomic_load(&phases))
 		return;
-	atomic_fetch_sub(&open_count, 1);
+	count_end();
 	if (!end_early(phase) && recording_already())
 		event_write(MT_PHASE_END, MT_NO_DEVICE, phase, 0, MT_NO_STACK);
 	errno = e;

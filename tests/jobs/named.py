@@ -49,5 +49,6 @@ peaks["outer"] = torch.cuda.max_memory_allocated()
 torch.cuda.reset_peak_memory_stats()
 assert memtrace.flush()
 now = memtrace.levels()
+assert memtrace.peak(torch.device("cuda")) == memtrace.peak(None) == memtrace.peak(0) > 0
 print(json.dumps({"peaks": peaks, "allocated": now.allocated, "reserved": now.reserved, "expected": torch.cuda.memory_allocated(),
                   "expected_reserved": torch.cuda.memory_reserved(), "trace": memtrace.trace()}))

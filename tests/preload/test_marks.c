@@ -41,6 +41,24 @@ static void nothing_is_recorded_before(void **state)
 	assert_int_equal(memtrace_trace(path, sizeof(path)), -1);
 }
 
+/* As NVTX's ranges may be ended: twice, and with a number of before. */
+static void ends_without_a_begin_make_no_room(void **state)
+{
+	uint64_t last = 0;
+	unsigned begun = 0;
+
+	(void)state;
+	for (unsigned i = 0; i < 100; i++)
+		memtrace_phase_end(memtrace_phase_begin("one"));
+	for (unsigned i = 0; i < 100; i++)
+		memtrace_phase_end(1);
+	for (uint64_t phase; (phase = memtrace_phase_begin("many")) != 0 && begun < 10000; begun++)
+		last = phase;
+	assert_int_equal(begun, 4096);
+	for (unsigned i = 0; i < begun; i++)
+		memtrace_phase_end(last - i);
+}
+
 /* Returns the records of the file, which has one segment. */
 static const struct mt_record *read_back(const char *path, size_t *count, const char **file)
 {
@@ -208,6 +226,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(nothing_is_recorded_before),
+		cmocka_unit_test(ends_without_a_begin_make_no_room),
 		cmocka_unit_test(marks_are_events),
 		cmocka_unit_test(phases_while_the_recording_begins),
 		cmocka_unit_test(endless_names_leave_room_for_stacks),

@@ -115,6 +115,22 @@ class Marks(Case):
             done = self.run_(["python3", "-c", script], PYTHONPATH=MODULE, **env)
             self.assertEqual(done.stdout, "0 f its page 118\n", env)
 
+    def test_functions_that_do_not_end_at_their_return(self):
+        script = ("import asyncio, memtrace\nnow = []\n"
+                  "enter, leave = memtrace.phase.__enter__, memtrace.phase.__exit__\n"
+                  "memtrace.phase.__enter__ = lambda p: (now.append('in ' + p.name), enter(p))[1]\n"
+                  "memtrace.phase.__exit__ = lambda p, *why: (now.append('out'), leave(p, *why))[1]\n"
+                  "@memtrace.phase('waits')\nasync def waits(n):\n  await asyncio.sleep(0); now.append(n); return n\n"
+                  "@memtrace.phase('yields')\ndef yields(n):\n  got = yield n; now.append(got); yield n + 1\n"
+                  "assert asyncio.run(waits(3)) == 3\n"
+                  "g = yields(5); assert next(g) == 5 and g.send(7) == 6 and list(g) == []\n"
+                  "async def both(): yield 1\n"
+                  "try: memtrace.phase('z')(both)\n"
+                  "except TypeError as e: now.append(str(e).split(':')[0])\n"
+                  "print(now)")
+        done = self.run_(["python3", "-c", script], PYTHONPATH=MODULE)
+        self.assertEqual(done.stdout, "['in waits', 3, 'out', 'in yields', 7, 'out', 'memtrace.phase']\n")
+
     def test_nvtx_is_not_taken_without_the_setting(self):
         """A child inherits NVTX_INJECTION64_PATH, and NVTX calls the library that it names."""
         script = ("import ctypes\ncalled = []\nasked = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_uint32)(lambda table: called.append(table))\n"

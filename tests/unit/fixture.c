@@ -64,7 +64,7 @@ const struct device *fixture_replay(struct fixture *f, int keep_live)
 
 const struct rank *fixture_report(struct fixture *f)
 {
-	const struct replay_options options = { 0 };
+	const struct replay_options options = { .phase = f->phase };
 
 	open_trace(f);
 	report_add(&f->report, &f->trace, NULL, &options);

@@ -13,6 +13,7 @@ most memory that was allocated while each was open, numbers the steps as step() 
 """
 import operator
 import os
+import sys
 
 try:
     import ctypes
@@ -91,7 +92,9 @@ def mark(name):
 
 
 class phase:
-    """A named part of the job: `with memtrace.phase("load"):`, or a decorator of a function. Phases may contain each other."""
+    """A named part of the job: `with memtrace.phase("load"):`, or a decorator of a function. Phases may contain each other.
+
+    The phase of a coroutine is open until it is done, that of a generator until it is exhausted or closed."""
 
     def __init__(self, name):
         self.name = name
@@ -109,21 +112,43 @@ class phase:
 
     def __call__(self, function):
         import functools
+        import inspect
 
-        @functools.wraps(function)
-        def within(*args, **named):
-            with phase(self.name):  # each call is a phase of its own
-                return function(*args, **named)
+        # Each call is a phase of its own.
+        if inspect.isasyncgenfunction(function):
+            raise TypeError("memtrace.phase: use `with` inside of an asynchronous generator")
+        if inspect.iscoroutinefunction(function):
+            async def within(*args, **named):
+                with phase(self.name):
+                    return await function(*args, **named)
+        elif inspect.isgeneratorfunction(function):
+            def within(*args, **named):
+                with phase(self.name):
+                    return (yield from function(*args, **named))
+        else:
+            def within(*args, **named):
+                with phase(self.name):
+                    return function(*args, **named)
+        return functools.wraps(function)(within)
 
-        return within
+
+def _number(device):
+    """Of a number or a torch.device; without one, PyTorch's current device. Raises TypeError."""
+    index = getattr(device, "index", device)
+    if index is None:
+        torch = sys.modules.get("torch")
+        index = torch.cuda.current_device() if torch and torch.cuda.is_initialized() else 0
+    return operator.index(index)
 
 
 def levels(device=0):
-    """The `Levels` of a device, as the process numbers it (a number or a torch.device); None if nothing is recorded."""
+    """The `Levels` of a device, as the process numbers it (a number or a torch.device); None if nothing is recorded.
+
+    None, or a torch.device without a number, is PyTorch's current device."""
     if not _recorder:
         return None
     try:
-        device = operator.index(getattr(device, "index", device))
+        device = _number(device)
     except TypeError:
         return None
     values = (ctypes.c_uint64 * len(Levels.__slots__))()
