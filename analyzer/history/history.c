@@ -276,6 +276,15 @@ int history_write(struct run_store *h, struct history_run *runs, size_t count, s
 	return -1;
 }
 
+/* Ends a query after its last row, which an error may have brought forward. */
+static int end_query(const struct run_store *h, sqlite3_stmt *q, struct err *e)
+{
+	const struct sqlite *s = &h->sqlite;
+
+	s->finalize(q);
+	return s->errcode(s->db) == SQLITE_OK || s->errcode(s->db) == SQLITE_DONE ? 0 : fail(h, e);
+}
+
 int history_list(struct run_store *h, struct history_run **runs, size_t *count, struct err *e)
 {
 	const struct sqlite *s = &h->sqlite;
@@ -306,8 +315,7 @@ int history_list(struct run_store *h, struct history_run **runs, size_t *count, 
 		*runs = grow(*runs, *count, &room, sizeof(**runs));
 		(*runs)[(*count)++] = r;
 	}
-	s->finalize(q);
-	return s->errcode(s->db) == SQLITE_OK || s->errcode(s->db) == SQLITE_DONE ? 0 : fail(h, e);
+	return end_query(h, q, e);
 }
 
 int history_parts(struct run_store *h, struct history_run *r, struct err *e)
@@ -330,6 +338,5 @@ int history_parts(struct run_store *h, struct history_run *r, struct err *e)
 			history_bytes(read_INTEGER(s, q, 2)),
 		};
 	}
-	s->finalize(q);
-	return 0;
+	return end_query(h, q, e);
 }

@@ -139,13 +139,15 @@ struct history_run history_run_of(const json_t *record, const char *job)
 	return r;
 }
 
-/* Of several ranks, the end that explains the run's: the first of this list. */
+/* Of several ranks, the end that explains the run's: the first of this list. No end is the last. */
 static int importance(const char *end)
 {
 	static const char *const ends[] = { "oom", "killed", "running", "unknown", "exit" };
 	size_t i = 0;
 
-	while (end && i < ARRAY_SIZE(ends) && strcmp(end, ends[i]) != 0)
+	if (!end)
+		return -1;
+	while (i < ARRAY_SIZE(ends) && strcmp(end, ends[i]) != 0)
 		i++;
 	return (int)(ARRAY_SIZE(ends) - i);
 }

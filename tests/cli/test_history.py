@@ -106,6 +106,31 @@ class History(Case):
         text = self.history("compare", first["run"], "later").stdout
         self.assertIn("seq_length: 512, then 1024", " ".join(text.split()))
 
+    def test_the_end_that_explains_the_others(self):
+        """A rank without an end says nothing: whichever rank comes first, the run's end is the one that is known."""
+        first = self.record()
+        for i, (ends, kept) in enumerate(((("", "oom"), "oom"), (("oom", ""), "oom"), (("exit", ""), "exit"), (("", "exit"), "exit"), (("", ""), None),
+                                          (("exit", "killed"), "killed"))):
+            ranks = [dict({k: v for k, v in first.items() if k != "end"}, run="r%d" % i, rank=k, world_size=2, **({"end": end} if end else {}))
+                     for k, end in enumerate(ends)]
+            self.history("add", self.write("records%d" % i, ranks))
+            run, = (r for r in self.read("list")["runs"] if r["run"] == "r%d" % i)
+            self.assertEqual(run["end"], kept, ends)
+
+    def test_components_that_cannot_be_read(self):
+        """The database answers with an error behind the first component: the run is not shown with a part of its components."""
+        first = self.record()
+        self.history("add", self.write("records", [first]))
+        with sqlite3.connect(self.file) as db:
+            db.execute("ALTER TABLE components RENAME TO kept")
+            # abs() of the smallest integer is SQLite's "integer overflow"
+            db.execute("CREATE VIEW components AS SELECT run, component, CASE component WHEN (SELECT max(component) FROM kept) "
+                       "THEN abs(-9223372036854775808) ELSE observed END AS observed, estimated FROM kept")
+        db.close()
+        done = self.history("show", first["run"], status=2)
+        self.assertIn("integer overflow", done.stderr)
+        self.assertEqual(done.stdout, "")
+
     def test_estimate_with_the_history(self):
         first = self.record()
         runs = [dict(first, run="r%d" % i, simulated=False, peak_allocated_bytes=int(first["estimate"]["allocated_bytes"] * ratio))
