@@ -147,30 +147,29 @@ static void notice_waits(const struct simulation *s, const struct running *r)
  * does not end. */
 static void watch(const struct simulation *s, struct running *r)
 {
-	double time = now();
-
-	if (!s->timeout || time - r->began < s->timeout)
+	if (!s->timeout || now() - r->began < s->timeout)
 		return;
 	if (r->aborted) {
-		if (time - r->aborted > ABORT_TIME)
+		if (now() - r->aborted > ABORT_TIME)
 			kill(r->pid, SIGKILL);
 		return;
 	}
-	r->aborted = time;
 	r->outcome->timed_out = 1;
 	if (s->whole) {
 		notice(s->messages,
 		       "the command has run for %d s (--timeout); where its threads are:",
 		       s->timeout);
 		processes_abort(r->pid, (int)(ABORT_TIME * 1000));
-		return;
+	} else {
+		notice(s->messages,
+		       "rank %d has run for %d s (--timeout); where its threads are:",
+		       r->outcome->rank, s->timeout);
+		if (s->together && r->store)
+			notice_waits(s, r);
+		kill(r->pid, SIGABRT);
 	}
-	notice(s->messages,
-	       "rank %d has run for %d s (--timeout); where its threads are:", r->outcome->rank,
-	       s->timeout);
-	if (s->together && r->store)
-		notice_waits(s, r);
-	kill(r->pid, SIGABRT);
+	/* A command's processes before it may have used up as much time. */
+	r->aborted = now();
 }
 
 /* Ends the processes that a killed launcher leaves: they are children of this process now. */

@@ -158,6 +158,12 @@ class Errors(Simulate):
         self.assertEqual(len(pids), 3)
         self.assertEqual([pid for pid in pids if not gone(int(pid))], [])
 
+    def test_time_limit_of_a_launcher_with_workers_that_do_not_end(self):
+        """The workers use up the time of the first signal; the launcher, which comes last, has its own to say where it is."""
+        launcher = "trap 'sleep 1; echo the launcher was here >&2; exit 3' ABRT; for i in 1 2 3 4 5 6; do (trap '' ABRT; exec sleep 100) & done; wait"
+        done = self.run_([MEMTRACE, "simulate", "-o", self.traces, "--timeout", "1", "--", "bash", "-c", launcher], status=3)
+        self.assertIn("the launcher was here", done.stderr)
+
     def test_status_of_a_command_with_a_time_limit(self):
         done = self.run_([MEMTRACE, "simulate", "-o", self.traces, "--timeout", "60", "--", "sh", "-c", "exit 3"], status=3)
         self.assertNotIn("rank", done.stderr)
