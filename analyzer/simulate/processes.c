@@ -31,6 +31,17 @@ static pid_t parent_of(pid_t pid)
 #define WAIT_MS 10   /* between two looks at a process that ends */
 #define TURN_MS 1000 /* at most for one process */
 
+/* Waits until a process has ended, or its turn. */
+static void await_end(pid_t pid, int *left_ms)
+{
+	int end_ms = *left_ms > TURN_MS ? *left_ms - TURN_MS : 0;
+
+	while (*left_ms > end_ms && parent_of(pid) >= 0) {
+		usleep(WAIT_MS * 1000);
+		*left_ms -= WAIT_MS;
+	}
+}
+
 /* Ends the descendants of `pid`, and then itself. `left_ms`: the time that may still pass. */
 static void abort_tree(pid_t pid, int *left_ms)
 {
@@ -46,10 +57,7 @@ static void abort_tree(pid_t pid, int *left_ms)
 		closedir(all);
 	kill(pid, SIGABRT);
 	kill(pid, SIGCONT);
-	for (int ms = 0; ms<TURN_MS && * left_ms> 0 && parent_of(pid) >= 0; ms += WAIT_MS) {
-		usleep(WAIT_MS * 1000);
-		*left_ms -= WAIT_MS;
-	}
+	await_end(pid, left_ms);
 }
 
 void processes_abort(pid_t root, int limit_ms)

@@ -161,8 +161,7 @@ static void watch(const struct simulation *s, struct running *r)
 		       s->timeout);
 		processes_abort(r->pid, (int)(ABORT_TIME * 1000));
 	} else {
-		notice(s->messages,
-		       "rank %d has run for %d s (--timeout); where its threads are:",
+		notice(s->messages, "rank %d has run for %d s (--timeout); where its threads are:",
 		       r->outcome->rank, s->timeout);
 		if (s->together && r->store)
 			notice_waits(s, r);
