@@ -1,7 +1,14 @@
 """Data on which the host's decisions depend, on the simulated device: small kernels, object collectives, rows of experts, the two models of time."""
 import os
+import subprocess
+import sys
+import tracemalloc
+import unittest.mock
 
-from harness import JOBS, SIM, Case, printed, python, torchrun
+from harness import JOBS, ROOT, SIM, Case, MiB, printed, python, torchrun
+
+sys.path.append(os.path.join(ROOT, "analyzer", "simulate", "python"))
+import memtrace_triton  # noqa: E402
 
 
 class SmallKernels(Case):
@@ -132,6 +139,36 @@ class Triton(Case):
         said = [line for line in done.stderr.splitlines() if line.startswith("cudasim:")]
         self.assertEqual(len(said), 1, done.stderr)
         self.assertIn("Triton kernel tile_offsets, which is not computed (it reads bytes of counts that the device does not know)", said[0])
+
+
+class Answers(Case):
+    def test_kept_bytes(self):
+        """50 launches with other data, which write 2 MiB each, and the last of them again. The job's process holds 64 MiB of them."""
+        asked = []
+
+        def compute(data):
+            asked.append(data)
+            return [[(8, bytes([len(asked)]) * (2 * MiB))]]
+        with unittest.mock.patch.object(subprocess, "Popen"):
+            worker = memtrace_triton.Worker()
+        worker.compute = compute
+        tracemalloc.start()
+        self.addCleanup(tracemalloc.stop)
+        for i in range(50):
+            worker.ask(("kernel", i))
+        held = tracemalloc.get_traced_memory()[0]
+        self.assertLess(held, 66 * MiB)
+        self.assertGreater(held, 60 * MiB)
+        self.assertEqual(worker.ask(("kernel", 49)), [[(8, b"\x32" * (2 * MiB))]])
+        self.assertEqual(len(asked), 50)
+        worker.ask(("kernel", 0))
+        self.assertEqual(len(asked), 51)
+
+    def test_an_answer_that_is_too_large_to_be_kept(self):
+        with unittest.mock.patch.object(subprocess, "Popen"):
+            worker = memtrace_triton.Worker()
+        worker.compute = lambda data: [[(0, bytes(64 * MiB))]]
+        self.assertEqual([len(worker.ask(("kernel", 0))[0][0][1]) for _ in range(2)], [64 * MiB] * 2)
 
 
 class Recurrent(Case):

@@ -19,6 +19,7 @@ MOST_BYTES = 64 << 20   # of a kernel's tensors, as of a copy on the simulated d
 MOST_PROGRAMS = 4096    # of a launch
 MOST_SECONDS = 600      # of processor time, for all kernels of a job
 MOST_ANSWERS = 64       # kept, for launches with the same data
+MOST_KEPT = 64 << 20    # bytes of them, in the job's own memory
 
 
 class Unknown(Exception):
@@ -156,13 +157,32 @@ def are_integers(tensors):
 
 # ---- the process with the interpreter
 
+class Answers:
+    """What the last launches wrote, pickled: a list of many short runs takes ten times its bytes."""
+
+    def __init__(self):
+        self.kept, self.bytes = {}, 0
+
+    def keep(self, key, written):
+        data = pickle.dumps(written)
+        if len(data) > MOST_KEPT:
+            return
+        while len(self.kept) == MOST_ANSWERS or self.bytes + len(data) > MOST_KEPT:
+            self.bytes -= len(self.kept.pop(next(iter(self.kept))))
+        self.kept[key] = data
+        self.bytes += len(data)
+
+    def find(self, key):
+        return pickle.loads(self.kept[key]) if key in self.kept else None
+
+
 class Worker:
     def __init__(self):
         left_out = ("LD_PRELOAD", "SIMULATE_STEPS", "SIMULATE_RANKS")
         env = {k: v for k, v in os.environ.items() if k not in left_out}
         self.process = subprocess.Popen([sys.executable, os.path.join(HERE, "memtrace_triton_worker.py")], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=subprocess.DEVNULL, env={**env, "TRITON_INTERPRET": "1"})
-        self.owner, self.seconds, self.answers = os.getpid(), 0.0, {}
+        self.owner, self.seconds, self.answers = os.getpid(), 0.0, Answers()
 
     def ask(self, request):
         """The runs of bytes that the kernel wrote, of each storage."""
@@ -171,13 +191,13 @@ class Worker:
         except Exception as e:
             raise Unknown("an argument cannot be sent: %s" % e) from e
         key = hashlib.sha256(data).digest()
-        if key not in self.answers:
+        written = self.answers.find(key)
+        if written is None:
             if self.seconds > MOST_SECONDS:
                 raise Unknown("the kernels before it took %d seconds" % MOST_SECONDS)
-            if len(self.answers) == MOST_ANSWERS:
-                del self.answers[next(iter(self.answers))]
-            self.answers[key] = self.compute(data)
-        return self.answers[key]
+            written = self.compute(data)
+            self.answers.keep(key, written)
+        return written
 
     def compute(self, data):
         try:
