@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 
-from memtrace_train import Refused, distributed, engine_of, train, train_with_engine
+from memtrace_train import Refused, distributed, engine_of, rows_of, train, train_with_engine
 
 LIMIT = 900  # seconds, after which the job is ended
 SECOND_OF_AUDIO = 16000  # samples of a second
@@ -236,7 +236,7 @@ def arguments(model):
 
 
 def batch_of(model, config, job):
-    rows, tokens = job.get("micro_batch_size", 1), job.get("seq_length", 512)
+    rows, tokens = rows_of(job), job.get("seq_length", 512)
     accepted = arguments(model)
     needed = [name for name, p in accepted.items() if p.default is p.empty and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
     main = model.main_input_name

@@ -9,6 +9,11 @@ class Refused(Exception):
     """The declared job cannot be built here."""
 
 
+def rows_of(job):
+    """Sequences of a micro-batch."""
+    return job.get("micro_batch_size", 1)
+
+
 def optimizer_of(job, model):
     import torch
     parameters = [p for p in model.parameters() if p.requires_grad]
@@ -106,7 +111,7 @@ def clip(job, wrapped):
 
 
 def loss_of(output):
-    """The model's loss, or the sum of what it returns."""
+    """The model's loss, or the mean of the first tensor that it returns."""
     import torch
     loss = getattr(output, "loss", None)
     if loss is not None:
@@ -115,7 +120,7 @@ def loss_of(output):
     tensors = [t for t in flat(values) if torch.is_tensor(t) and t.requires_grad]
     if not tensors:
         raise Refused("the model returns nothing to train on")
-    return sum(t.float().mean() for t in tensors[:1])
+    return tensors[0].float().mean()
 
 
 def in_fp32(output):
@@ -142,7 +147,7 @@ def engine_of(job, model):
     zero.update({key: job[key] for key in ("overlap_comm", "reduce_bucket_size", "allgather_bucket_size", "sub_group_size",
                                            "contiguous_gradients", "round_robin_gradients", "stage3_prefetch_bucket_size", "stage3_max_live_parameters",
                                            "stage3_param_persistence_threshold", "stage3_max_reuse_distance") if key in job})
-    options = {"train_micro_batch_size_per_gpu": job["micro_batch_size"], "zero_optimization": zero,
+    options = {"train_micro_batch_size_per_gpu": rows_of(job), "zero_optimization": zero,
                "gradient_accumulation_steps": job.get("num_microbatches", 1), "zero_allow_untested_optimizer": True,
                "bf16": {"enabled": job.get("precision", "bf16-mixed") in ("bf16-mixed", "bf16")}}
     if job.get("clip_grad"):
