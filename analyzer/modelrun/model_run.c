@@ -95,6 +95,28 @@ static char *text_of_job(const struct config *c)
 	return text;
 }
 
+/* DeepSpeed takes a job without ranks for one of MPI. */
+static int has_ranks(const struct config *c, int64_t world)
+{
+	return world > 1 || (config_has(c, CONFIG_framework) && !strcmp(c->framework, "deepspeed"));
+}
+
+/* The options of `memtrace simulate` that decide a run's result: its GPU, and its ranks, of which
+ * the first runs. */
+static void add_options(struct buf *b, const struct config *c)
+{
+	const struct gpu *gpu = config_has(c, CONFIG_gpu) ? gpu_find(c->gpu) : NULL;
+	int64_t world = config_has(c, CONFIG_world_size) ? c->world_size : 1;
+
+	if (config_has(c, CONFIG_data_parallel_size) && c->data_parallel_size > world)
+		world = c->data_parallel_size;
+	buf_puts(b, "--memory 8TiB ");
+	if (gpu)
+		buf_addf(b, "--gpu %s ", gpu->name);
+	if (has_ranks(c, world) && world <= MOST_RANKS)
+		buf_addf(b, "--world-size %lld --ranks 0 ", (long long)world);
+}
+
 /* The files of memtrace that decide a run's result: their contents are part of its key. */
 static const char *const programs[] = { "libcudasim.so", "libmemtrace.so", SCRIPT,
 					"cudasim/python/memtrace_train.py" };
@@ -123,11 +145,13 @@ static char *key_of(const struct model_job *j, struct err *e)
 
 	if (j->c->model_file)
 		model = doc_file_text(j->c->model_file, &length, e);
-	if ((model || !j->c->model_file) && !add_programs(&key, e))
-		buf_addf(&key, "memtrace %s\n%s%s\n%s\n%s", MEMTRACE_VERSION, j->python.versions,
+	if ((model || !j->c->model_file) && !add_programs(&key, e)) {
+		add_options(&key, j->c);
+		buf_addf(&key, "\nmemtrace %s\n%s%s\n%s\n%s", MEMTRACE_VERSION, j->python.versions,
 			 j->python.others, j->asked, model ? model : "");
-	else
+	} else {
 		buf_release(&key);
+	}
 	free(model);
 	return key.length ? buf_take(&key) : NULL;
 }
@@ -155,27 +179,19 @@ static void add_path(struct buf *b, const char *folder, const char *name)
  * the program's path is unknown. */
 static char *command_of(const struct model_job *j, struct err *e)
 {
-	const struct config *c = j->c;
-	const struct gpu *gpu = config_has(c, CONFIG_gpu) ? gpu_find(c->gpu) : NULL;
-	int64_t world = config_has(c, CONFIG_world_size) ? c->world_size : 1;
 	char *self = launch_self(e);
 	struct buf b = { 0 };
 
 	if (!self)
 		return NULL;
-	if (config_has(c, CONFIG_data_parallel_size) && c->data_parallel_size > world)
-		world = c->data_parallel_size;
-	add_environment(&b, c);
+	add_environment(&b, j->c);
 	buf_puts(&b,
 		 "MEMTRACE_QUIET=1 CUDASIM_QUIET=1 HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false ");
 	add_path(&b, NULL, self);
 	free(self);
-	buf_puts(&b, "simulate --memory 8TiB -o ");
+	buf_puts(&b, "simulate -o ");
 	add_path(&b, j->folder, "traces");
-	if (gpu)
-		buf_addf(&b, "--gpu %s ", gpu->name);
-	if (world > 1 && world <= MOST_RANKS)
-		buf_addf(&b, "--world-size %lld --ranks 0 ", (long long)world);
+	add_options(&b, j->c);
 	buf_puts(&b, "-- ");
 	add_path(&b, NULL, j->python.path);
 	add_path(&b, NULL, j->script);
