@@ -3,6 +3,7 @@
 #include "plan/plan_bound.h"
 
 #include "estimate/inputs.h"
+#include "timing/expert_groups.h"
 
 #include <math.h>
 #include <string.h>
@@ -49,15 +50,15 @@ static double layer_states(const struct model_sizes *m, const struct plan_layout
 	double tp = (double)l->size[DIM_TP], ep = (double)l->size[DIM_EP];
 	double with = m->expert_layers / m->layers;
 	double ranks = (double)(l->size[DIM_CP] * l->size[DIM_DP]);
-	double expert_tp = m->expert_tp > 0 ? m->expert_tp : tp;
+	struct expert_groups groups = expert_groups(m, tp, ranks, ep);
 	double attention = dense_weights(m) - (m->gates + 1) * m->hidden * m->ffn;
 	double dense = (attention + (1 - with) * (m->gates + 1) * m->hidden * m->ffn) / tp;
-	double experts = with * expert_weights(m) / ep / expert_tp;
+	double experts = with * expert_weights(m) / ep / groups.tensor;
 	int is_sharded = l->size[DIM_ZERO] == 1;
 
 	return 2 * HALF * (dense + experts) +
 	       ADAM * (dense / (is_sharded ? ranks : 1) +
-		       experts / (is_sharded ? fmax(1, ranks * tp / expert_tp / ep) : 1));
+		       experts / (is_sharded ? groups.same.ranks : 1));
 }
 
 /* What a layer saves for the backward pass of a micro-batch: inputs of both norms; queries, keys,

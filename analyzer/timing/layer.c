@@ -1,5 +1,6 @@
 #include "timing/layer.h"
 
+#include "timing/expert_groups.h"
 #include "timing/kernels.h"
 
 #include <math.h>
@@ -19,7 +20,8 @@ struct place {
 	double tokens; /* of the micro-batch on this rank */
 	double split;  /* tokens of the parts that sequence parallelism divides */
 	double width;  /* bytes of an activation */
-	struct group tensor, context, expert;
+	struct group tensor, context;
+	struct expert_groups expert;
 };
 
 static struct place place_of(const struct step_job *job, const struct step_layout *l)
@@ -38,7 +40,8 @@ static struct place place_of(const struct step_job *job, const struct step_layou
 		.width = job->model.product_rate == job->gpu.single ? SINGLE : 2,
 		.tensor = { size[DIM_TP], 1 },
 		.context = { size[DIM_CP], size[DIM_TP] },
-		.expert = { size[DIM_EP], size[DIM_TP] },
+		.expert = expert_groups(&job->model, size[DIM_TP], size[DIM_CP] * size[DIM_DP],
+					size[DIM_EP]),
 	};
 }
 
@@ -76,11 +79,11 @@ static void add_feed_forward(struct passes *to, const struct place *at, double w
 static void add_experts(struct passes *to, const struct place *at)
 {
 	const struct model_sizes *m = at->m;
-	double tp = m->expert_tp > 0 ? m->expert_tp : at->tp;
+	double tp = at->expert.tensor;
 	double copies = at->tokens * m->chosen;
 	double experts = m->experts / at->ep, rows = copies / experts * tp / at->tp;
 	double moved = copies / at->tp * m->hidden * at->width;
-	double both = 2 * exchange_time(at->g, moved, at->expert);
+	double both = 2 * exchange_time(at->g, moved, at->expert.other);
 	double inside = rows * experts * m->expert_ffn / tp * at->width;
 
 	add_linear(to, at, at->split, m->hidden, m->experts, 1);

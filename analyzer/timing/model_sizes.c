@@ -137,14 +137,6 @@ double expert_weights(const struct model_sizes *m)
 	return (m->gates + 1) * m->hidden * m->expert_ffn * m->experts;
 }
 
-double feed_forward_weights(const struct model_sizes *m, double tp, double ep)
-{
-	double expert_tp = m->expert_tp > 0 ? m->expert_tp : tp;
-
-	return (m->layers - m->expert_layers) * (m->gates + 1) * m->hidden * m->ffn / tp +
-	       m->expert_layers * expert_weights(m) / expert_tp / ep;
-}
-
 double step_operations(const struct model_sizes *m)
 {
 	double with = m->expert_layers, without = m->layers - with;

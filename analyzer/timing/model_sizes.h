@@ -8,7 +8,8 @@ struct model_sizes {
 	double layers, hidden, ffn, heads, groups, head, vocab, tokens; /* of one sequence */
 	double gates; /* matrices into the feed-forward network's width: 2 if it is gated */
 	/* Mixture of experts. */
-	double expert_layers, experts, chosen, expert_ffn, shared_ffn, expert_tp;
+	double expert_layers, experts, chosen, expert_ffn, shared_ffn;
+	double expert_tp;     /* ranks that divide an expert; 0: as the other layers */
 	double window;        /* tokens that a token attends to at most */
 	double batch;         /* sequences of a step */
 	double weight, grad;  /* bytes of a weight and of a gradient that is reduced */
@@ -24,8 +25,6 @@ int model_sizes_read(struct model_sizes *m, const struct config *c, const struct
 /* Weights of one layer without experts, of the experts of one layer, and of an embedding. */
 double dense_weights(const struct model_sizes *m);
 double expert_weights(const struct model_sizes *m);
-/* Weights of all feed-forward networks on one rank, experts included. */
-double feed_forward_weights(const struct model_sizes *m, double tp, double ep);
 /* Operations of the model in one step, without recomputation: products and the whole attention,
  * as Megatron-LM and document 003 count them. */
 double step_operations(const struct model_sizes *m);

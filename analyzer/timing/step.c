@@ -1,5 +1,6 @@
 #include "timing/step.h"
 
+#include "timing/expert_groups.h"
 #include "timing/kernels.h"
 #include "timing/layer.h"
 
@@ -88,6 +89,12 @@ static double messages(const struct step_job *job, const struct step_layout *l, 
 	return chunks > 1 ? fmax(chunks * start, chunks * one - work) : one;
 }
 
+static struct expert_groups groups_of(const struct step_job *job, const struct step_layout *l)
+{
+	return expert_groups(&job->model, l->size[DIM_TP], l->size[DIM_CP] * l->size[DIM_DP],
+			     l->size[DIM_EP]);
+}
+
 /* Weights of the largest stage on one rank: those that all data-parallel ranks share, and experts.
  */
 struct rank_weights {
@@ -98,7 +105,6 @@ static struct rank_weights rank_weights(const struct step_job *job, const struct
 {
 	const struct model_sizes *m = &job->model;
 	double with = m->expert_layers, tp = l->size[DIM_TP], p = l->size[DIM_PP];
-	double expert_tp = m->expert_tp > 0 ? m->expert_tp : tp;
 	double attention = dense_weights(m) - (m->gates + 1) * m->hidden * m->ffn;
 	double shared = (m->gates + 1) * m->hidden * m->shared_ffn;
 	double tables = (p > 1 ? 1 : 2) * m->hidden * m->vocab;
@@ -106,7 +112,7 @@ static struct rank_weights rank_weights(const struct step_job *job, const struct
 	return (struct rank_weights){
 		((m->layers - with) * dense_weights(m) + with * (attention + shared)) / p / tp +
 			tables / tp,
-		with * expert_weights(m) / p / expert_tp / l->size[DIM_EP],
+		with * expert_weights(m) / p / groups_of(job, l).tensor / l->size[DIM_EP],
 	};
 }
 
@@ -142,9 +148,8 @@ static double data_parallel(const struct step_job *job, const struct step_layout
 	const struct model_sizes *m = &job->model;
 	struct rank_weights w = rank_weights(job, l);
 	double tp = l->size[DIM_TP], ranks = l->size[DIM_CP] * l->size[DIM_DP];
-	struct group all = { ranks, tp }, same = { ranks / l->size[DIM_EP], tp * l->size[DIM_EP] };
-	struct exchange a = weights_exchange(job, l, w.dense, all);
-	struct exchange b = weights_exchange(job, l, w.experts, same);
+	struct exchange a = weights_exchange(job, l, w.dense, (struct group){ ranks, tp });
+	struct exchange b = weights_exchange(job, l, w.experts, groups_of(job, l).same);
 	double reduction = a.reduction + b.reduction, gather = a.gather + b.gather;
 
 	if (m->overlaps_reduction)
@@ -162,7 +167,7 @@ static double optimizer(const struct step_job *job, const struct step_layout *l)
 	double ranks = l->size[DIM_CP] * l->size[DIM_DP];
 	int is_sharded = l->size[DIM_ZERO] > 0;
 	double weights = w.dense / (is_sharded ? ranks : 1) +
-			 w.experts / (is_sharded ? ranks / l->size[DIM_EP] : 1);
+			 w.experts / (is_sharded ? groups_of(job, l).same.ranks : 1);
 
 	return stream_time(&job->gpu, weights * OPTIMIZER_BYTES, 1);
 }

@@ -142,6 +142,64 @@ static void each_choice_has_its_price(void **state)
 	config_release(&c);
 }
 
+static void near(double value, double expected)
+{
+	if (value < expected * 0.9999 - 1e-12 || value > expected * 1.0001 + 1e-12)
+		fail_msg("%.9g, expected %.9g", value, expected);
+}
+
+/* 64 ranks, tensor size 8 and one for experts; 64 experts of the given width. */
+static struct step_time time_of_experts(const char *width, double ep)
+{
+	const char *const pairs[][2] = {
+		{ "framework", "megatron-core" }, { "num_experts", "64" },
+		{ "moe_router_topk", "2" },       { "expert_tensor_parallel_size", "1" },
+		{ "moe_ffn_hidden_size", width },
+	};
+	struct step_layout l = layout();
+	struct step_time t;
+	struct config c;
+
+	give_job(&c);
+	give(&c, pairs, ARRAY_SIZE(pairs));
+	l.size[DIM_TP] = 8;
+	l.size[DIM_EP] = ep;
+	t = time_of(&c, l);
+	config_release(&c);
+	return t;
+}
+
+/* Ranks of experts are in Megatron-core's order tensor, expert, data: with tensor size 1, the 64
+ * ranks of a stage are ep ranks in a row with other experts, 64 / ep times. 1024 columns more are
+ * 32 x 64 x 3 x 4096 x 1024 = 25,769,803,776 weights more. */
+static void experts_have_groups_of_their_own(void **state)
+{
+	static const struct {
+		double ep, exchanged;
+	} rows[] = {
+		/* 6 bytes of a weight, its gradient and itself. 32 ranks, 4 of them on a node with
+		 * 42.5 GB/s each; 8 with one; 4 with one; 1. */
+		{ 2, 25769803776.0 / 2 * 6 * 31 / 32 / 170e9 },
+		{ 8, 25769803776.0 / 8 * 6 * 7 / 8 / 42.5e9 },
+		{ 16, 25769803776.0 / 16 * 6 * 3 / 4 / 42.5e9 },
+		{ 64, 0 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct step_time a = time_of_experts("1024", rows[i].ep);
+		struct step_time b = time_of_experts("2048", rows[i].ep);
+
+		/* 30 bytes of each of a rank's weights; 0.85 of 3350 GB/s. */
+		near(b.optimizer - a.optimizer, 25769803776.0 / 64 * 30 / 2847.5e9);
+		near(b.data - a.data, rows[i].exchanged);
+	}
+	/* 8 ranks are a node. 8192 tokens go to two experts each, from 8 ranks: 16 MiB, of which
+	 * 7/8 leave, at 337.5 GB/s; four times in each of 32 layers and 128 micro-batches. */
+	near(time_of_experts("1024", 8).experts,
+	     (16777216.0 * 7 / 8 / 337.5e9 + 40e-6) * 4 * 32 * 128);
+}
+
 static void unknown_stays_unknown(void **state)
 {
 	static const char *const other[][2] = { { "device_memory_bytes", "80000000000" } };
@@ -167,6 +225,7 @@ int main(void)
 		cmocka_unit_test(collectives_take_their_bytes),
 		cmocka_unit_test(parts_add_up),
 		cmocka_unit_test(each_choice_has_its_price),
+		cmocka_unit_test(experts_have_groups_of_their_own),
 		cmocka_unit_test(unknown_stays_unknown),
 	};
 
