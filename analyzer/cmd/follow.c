@@ -23,7 +23,7 @@ static int choose(const char *directory, char **trace, struct err *e)
 	int status = folder_open(&f, directory, SILENT_S, e);
 
 	for (size_t i = 0; i < f.count && !status; i++)
-		if (live_state_runs(f.list[i].state)) {
+		if (!live_process_is_over(&f.list[i])) {
 			last = i;
 			running++;
 		}
@@ -68,6 +68,15 @@ static uint64_t sum_of(const struct live_process *p)
 	return sum;
 }
 
+static void say_given_up(const struct live_process *p)
+{
+	struct buf b = { 0 };
+
+	follow_given_up(&b, p, 0);
+	err_print("%s", b.text);
+	buf_release(&b);
+}
+
 static int follow_trace(struct live_process *p, struct err *e)
 {
 	const struct timespec pause = { .tv_sec = INTERVAL_S };
@@ -83,10 +92,13 @@ static int follow_trace(struct live_process *p, struct err *e)
 				return err_set(e, "the result cannot be written");
 		}
 		before = sum_of(p);
-		if (!live_state_runs(p->state) || p->state == LIVE_UNKNOWN)
-			return 0;
+		if (live_process_is_over(p))
+			break;
 		nanosleep(&pause, NULL);
 	}
+	if (p->state == LIVE_UNKNOWN)
+		say_given_up(p);
+	return 0;
 }
 
 int follow(const char *path, char **trace, struct err *e)

@@ -2,6 +2,7 @@
 #include "cmd/command.h"
 #include "live/live_metrics.h"
 #include "render/page.h"
+#include "top/follow_text.h"
 #include "top/frame_json.h"
 #include "top/frame_text.h"
 #include "top/screen.h"
@@ -51,7 +52,24 @@ static struct row_choice choice(void)
 
 static int runs(const struct folder *f)
 {
-	return folder_count(f, LIVE_RUNNING) + folder_count(f, LIVE_SILENT) > 0;
+	for (size_t i = 0; i < f->count; i++)
+		if (!live_process_is_over(&f->list[i]))
+			return 1;
+	return 0;
+}
+
+/* Names the processes of which nobody knows whether they run, after the last frame. */
+static void say_given_up(const struct folder *f)
+{
+	size_t count = folder_count(f, LIVE_UNKNOWN);
+	struct buf b = { 0 };
+
+	for (size_t i = 0; i < f->count && !b.length; i++)
+		if (f->list[i].state == LIVE_UNKNOWN)
+			follow_given_up(&b, &f->list[i], count - 1);
+	if (b.length)
+		err_print("%s", b.text);
+	buf_release(&b);
 }
 
 static int write_metrics(void *context, struct folder *f, struct err *e)
@@ -92,8 +110,12 @@ static int print_frames(struct folder *f, int is_quiet)
 			return command_fail(STATUS_USAGE, &e);
 		if (!is_quiet)
 			status = print_frame(f);
-		if (status || given.once || (!runs(f) && !is_quiet))
+		if (status || given.once)
 			return status;
+		if (!is_quiet && !runs(f)) {
+			say_given_up(f);
+			return STATUS_FINE;
+		}
 		nanosleep(&pause, NULL);
 		budget = given.interval * SCREEN_SHARE;
 		if (folder_update(f, &e) < 0)

@@ -29,6 +29,14 @@ int64_t live_steps_until_full(const struct live_device *d)
 	return trend_steps_until(&d->tail.trend, d->total - d->other - d->untracked);
 }
 
+int live_process_is_over(const struct live_process *p)
+{
+	double silence = p->age_s < 0 ? p->duration_s : p->age_s;
+
+	return !live_state_runs(p->state) ||
+	       (p->state == LIVE_UNKNOWN && silence > LIVE_PATIENCE_S);
+}
+
 static double seconds_of(clockid_t clock)
 {
 	struct timespec t;

@@ -87,6 +87,12 @@ static inline int live_state_runs(enum live_state s)
 	return s == LIVE_RUNNING || s == LIVE_SILENT || s == LIVE_UNKNOWN;
 }
 
+/* How long a process whose state is unknown may be without an event, in seconds, and is still
+ * waited for: longer than compilations and checkpoints take. */
+#define LIVE_PATIENCE_S 3600
+/* Is it a process that ended, or that nobody waits for any more? */
+int live_process_is_over(const struct live_process *p);
+
 /* Reads `path` of a zeroed or earlier read process. It is silent after `silent_s` seconds without
  * an event. Tails stay as they are. */
 void live_process_read(struct live_process *p, double silent_s);

@@ -43,10 +43,21 @@ void follow_text(struct buf *b, const struct live_process *p, const char *clock)
 	for (size_t i = 0; i < p->device_count; i++) {
 		buf_addf(b, "%s  ", clock);
 		add_device(b, p, &p->devices[i]);
-		if (p->state == LIVE_SILENT) {
+		if (p->state == LIVE_SILENT || p->state == LIVE_UNKNOWN) {
 			buf_puts(b, ", no event for ");
 			frame_time(b, p->age_s);
 		}
 		buf_puts(b, "\n");
 	}
+}
+
+void follow_given_up(struct buf *b, const struct live_process *p, size_t others)
+{
+	frame_name(b, p);
+	buf_addf(b, " on %s", p->host);
+	if (others)
+		buf_addf(b, " and %zu other%s", others, others > 1 ? "s" : "");
+	buf_puts(b, " had no event for more than ");
+	frame_time(b, LIVE_PATIENCE_S);
+	buf_puts(b, "; whether it runs cannot be seen from this host, and it is not waited for");
 }

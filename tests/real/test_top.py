@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 import signal
+import struct
 import subprocess
 import time
 import unittest
@@ -272,6 +273,37 @@ class Frames(Live):
         last = [json.loads(line) for line in p.communicate(timeout=60)[0].splitlines()][-1]
         self.assertEqual([r["state"] for r in last["ranks"]], ["killed"])
         self.assertEqual(p.returncode, 0)
+
+    def test_a_process_on_another_host_is_waited_for(self):
+        """Its last event is 100 seconds old, as in a long compilation: it may run. After two hours nobody waits."""
+        with self.writers(1):
+            time.sleep(1)
+        with open(self.paths()[0], "r+b") as f:
+            f.seek(96)      # of the header: the host, and the start of its clock
+            f.write(b"elsewhere".ljust(64, b"\0"))
+
+        def started(seconds):
+            with open(self.paths()[0], "r+b") as f:
+                f.seek(40)
+                f.write(struct.pack("<Q", int((time.time() - seconds) * 1e9)))
+
+        started(100)
+        commands = ([MEMTRACE, "top", "--json", "--interval", "1", self.traces], [MEMTRACE, "report", "--follow", self.traces])
+        both = [subprocess.Popen(c, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for c in commands]
+        try:
+            for _ in range(3):
+                row, = json.loads(both[0].stdout.readline())["ranks"]
+                self.assertEqual((row["state"], row["host"]), ("unknown", "elsewhere"))
+            self.assertRegex(both[1].stdout.readline(), "allocated .*, no event for (99 s|2 min)")
+            time.sleep(2)
+            self.assertEqual([p.poll() for p in both], [None, None])
+        finally:
+            started(7200)
+        for p in both:
+            _, said = p.communicate(timeout=60)
+            self.assertIn("rank 0 on elsewhere had no event for more than 60 min", said)
+            self.assertEqual(p.returncode, 0)
+        self.assertEqual(self.states(), {0: "unknown"})
 
 
 class RealJob(Live):
