@@ -42,10 +42,21 @@ static int print(const struct plan *plan, const struct options *o, json_t *simul
 	return status == STATUS_FINE && !plan->fitting.count ? STATUS_NO : status;
 }
 
+static const struct plan_layout *best_so_far(const struct plan *plan)
+{
+	for (size_t i = 0; i < plan->fitting.count; i++)
+		if (plan->fitting.at[i].fit == FIT_GREEN)
+			return &plan->fitting.at[i];
+	return NULL;
+}
+
+static int has_progress; /* a line of it is on the terminal */
+
 /* Shows the best so far on a terminal, every second. */
 static void show_progress(const struct plan *plan, size_t judged, size_t all)
 {
 	static struct timespec shown, now;
+	const struct plan_layout *l;
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	if (!shown.tv_sec)
@@ -53,21 +64,26 @@ static void show_progress(const struct plan *plan, size_t judged, size_t all)
 	if (now.tv_sec <= shown.tv_sec || !isatty(STDERR_FILENO))
 		return;
 	shown = now;
+	l = best_so_far(plan);
+	has_progress = 1;
 	fprintf(stderr, "\r\033[Kmemtrace: %zu of at most %zu layouts, %zu fit", judged, all,
 		plan->fitting.count);
-	if (plan->fitting.count) {
-		const struct plan_layout *l = &plan->fitting.at[0];
-
+	if (l)
 		fprintf(stderr, "; the best so far: tp %lld, pp %lld, cp %lld, %.3g s a step",
 			(long long)l->size[DIM_TP], (long long)l->size[DIM_PP],
 			(long long)l->size[DIM_CP], l->time.seconds);
-	}
-	if (judged + 1 >= all || (plan->enough && plan->fitting.count >= plan->enough))
+}
+
+static void clear_progress(void)
+{
+	if (has_progress)
 		fputs("\r\033[K", stderr);
 }
 
 static int ask(struct plan *p, const struct options *o, struct config *c, struct err *e)
 {
+	int status;
+
 	if (!o->gpus)
 		return err_set(e, "plan needs --gpus N: how many GPUs there are");
 	p->gpus = o->gpus;
@@ -86,7 +102,9 @@ static int ask(struct plan *p, const struct options *o, struct config *c, struct
 	p->memory = device_memory(c, e);
 	if (!p->memory)
 		return err_set(e, "plan needs a GPU: --gpu NAME, or device_memory_bytes");
-	return p->memory < 0 ? -1 : plan_make(p, e);
+	status = p->memory < 0 ? -1 : plan_make(p, e);
+	clear_progress();
+	return status;
 }
 
 /* Simulates the best layouts; the table follows the plan, or is part of its JSON. */

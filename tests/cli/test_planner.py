@@ -1,11 +1,14 @@
 """The planner's order and times against the throughput that document 003 measured, and what a plan costs."""
+import contextlib
 import json
 import os
+import pty
+import re
 import resource
 import subprocess
 import sys
 
-from harness import Case, MEMTRACE, ROOT
+from harness import Case, MEMTRACE, ROOT, environment
 
 sys.path.insert(0, os.path.join(ROOT, "tests", "accuracy"))
 import planner  # noqa: E402
@@ -74,6 +77,27 @@ class Speed(Case):
         self.assertGreater(short["not_judged"], 0)
         self.assertEqual(whole["not_judged"], 0)
         self.assertEqual(short["layouts"][:10], whole["layouts"][:10])
+
+    def test_progress_on_a_terminal(self):
+        """Its line is gone when the answer comes, and it promised none faster than the answer: the fastest that fits leaves too little memory."""
+        command = [MEMTRACE, "plan", "--system", "memtrace", "--gpu", "H100", "--gpus", "64", "--all", "--max-vpp", "2", "--max-cp", "2", "--max-mbs", "2",
+                   "--fix", "zero=1", *given(LLAMA_8B)]
+        pid, terminal = pty.fork()
+        if not pid:
+            os.execvpe(command[0], command, dict(environment(), COLUMNS="100"))
+        shown = b""
+        with contextlib.suppress(OSError):      # it has ended
+            while data := os.read(terminal, 65536):
+                shown += data
+        os.close(terminal)
+        self.assertEqual(os.waitpid(pid, 0)[1], 0)
+        lines = shown.decode().replace("\r\n", "\n").split("\n")
+        *progress, left = lines[0].split("\r\x1b[K")
+        self.assertRegex(progress[1], r"^memtrace: \d+ of at most \d+ layouts, \d+ fit")
+        self.assertRegex(left, "^best: TP ")
+        answer = float(re.search(r"predicted ([\d.]+) s a step", left)[1])
+        promised = [float(s) for s in re.findall(r"([\d.]+) s a step", "".join(progress))]
+        self.assertGreaterEqual(min(promised), answer)
 
     def test_the_answer_comes_first(self):
         out = self.plan("--gpus", "16", "--top", "3", "--max-pp", "2")
