@@ -1,6 +1,7 @@
 /* memtrace jupyter: a kernel of Jupyter whose notebooks are recorded. */
 #include "cmd/command.h"
 #include "util/buf.h"
+#include "util/folders.h"
 #include "util/launch.h"
 
 #include <errno.h>
@@ -8,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define SPEC "/kernel.json"
@@ -43,22 +43,6 @@ static int add_kernels(struct buf *path, struct err *e)
 	else
 		return err_set(e, "HOME is not set: say where with --prefix");
 	return 0;
-}
-
-static int make_directories(char *path, struct err *e)
-{
-	for (char *at = path + 1;; at++) {
-		char was = *at;
-
-		if (was && was != '/')
-			continue;
-		*at = 0;
-		if (mkdir(path, 0777) < 0 && errno != EEXIST)
-			return err_set(e, "cannot make %s: %s", path, strerror(errno));
-		*at = was;
-		if (!was)
-			return 0;
-	}
 }
 
 /* The folder with the Python module, beside this program; without it, Python is to find the module
@@ -154,7 +138,7 @@ static int change(struct buf *folder, const char *path, struct err *e)
 {
 	int there;
 
-	if (install && make_directories(folder->text, e) < 0)
+	if (install && folders_make(path, 0777, e) < 0)
 		return -1;
 	there = check_ours(path, e);
 	if (there < 0)

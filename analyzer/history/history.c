@@ -2,6 +2,7 @@
 #include "history/history.h"
 
 #include "report/report.h"
+#include "util/folders.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -103,19 +104,6 @@ static int check(const struct run_store *h, struct err *e)
 	return status;
 }
 
-/* Makes the folders above a file. */
-static void make_folders(const char *path)
-{
-	char *copy = xstrdup(path);
-
-	for (char *at = strchr(copy + 1, '/'); at; at = strchr(at + 1, '/')) {
-		*at = 0;
-		mkdir(copy, 0700);
-		*at = '/';
-	}
-	free(copy);
-}
-
 static char *default_path(struct err *e)
 {
 	const char *data = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
@@ -132,6 +120,7 @@ int history_open(struct run_store *h, const char *path, int must_exist, struct e
 {
 	struct sqlite *s = &h->sqlite;
 	int flags = SQLITE_OPEN_READWRITE | (must_exist ? 0 : SQLITE_OPEN_CREATE), status;
+	struct err ignored = { 0 };
 	struct stat st;
 
 	*h = (struct run_store){ .path = path ? xstrdup(path) : default_path(e) };
@@ -141,7 +130,7 @@ int history_open(struct run_store *h, const char *path, int must_exist, struct e
 		return err_set(e, "there is no history in %s (%s): memtrace history add makes it",
 			       h->path, strerror(errno));
 	if (!must_exist)
-		make_folders(h->path);
+		folders_make(h->path, 0700, &ignored); /* SQLite says what fails then */
 	if (s->open_v2(h->path, &s->db, flags, NULL) != SQLITE_OK)
 		return err_set(e,
 			       "cannot open %s: %s; --file names a file in a folder that may be "

@@ -1,5 +1,6 @@
 #include "modelrun/model_cache.h"
 
+#include "util/folders.h"
 #include "util/util.h"
 #include "util/whole_file.h"
 
@@ -7,17 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-/* FNV-1a */
-#define HASH_START UINT64_C(14695981039346656037)
-static uint64_t hash_on(uint64_t h, const void *content, size_t count)
-{
-	for (const unsigned char *at = content, *end = at + count; at < end; at++)
-		h = (h ^ *at) * UINT64_C(1099511628211);
-	return h;
-}
 
 int model_cache_hash(const char *path, uint64_t *hash, struct err *e)
 {
@@ -26,33 +16,20 @@ int model_cache_hash(const char *path, uint64_t *hash, struct err *e)
 	size_t n;
 	int bad = !f;
 
-	*hash = HASH_START;
+	*hash = FNV_START;
 	while (!bad && (n = fread(part, 1, sizeof(part), f)) > 0)
-		*hash = hash_on(*hash, part, n);
+		*hash = fnv_add(*hash, part, n);
 	bad = bad || ferror(f);
 	if (f)
 		fclose(f);
 	return bad ? err_set(e, "%s: %s", path, strerror(errno)) : 0;
 }
 
-/* Makes the folders of a path, up to its last slash. */
-static void make_folders(char *path)
-{
-	for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-		*slash = '\0';
-		if (mkdir(path, 0700) && errno != EEXIST) {
-			*slash = '/';
-			return;
-		}
-		*slash = '/';
-	}
-}
-
 /* NULL: there is no home directory. */
 static char *path_of(const char *key)
 {
 	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-	unsigned long long hash = hash_on(HASH_START, key, strlen(key));
+	unsigned long long hash = fnv_add(FNV_START, key, strlen(key));
 
 	if (cache && *cache)
 		return xasprintf("%s/memtrace/models/%016llx.json", cache, hash);
@@ -82,8 +59,7 @@ void model_cache_keep(const char *key, json_t *result)
 	struct err ignored = { 0 };
 
 	if (path && kept) {
-		make_folders(path);
-		if (!whole_file_begin(&w, path, 0, &ignored))
+		if (!folders_make(path, 0700, &ignored) && !whole_file_begin(&w, path, 0, &ignored))
 			whole_file_end(&w, json_dumpf(kept, w.file, JSON_INDENT(1)), &ignored);
 	}
 	json_decref(kept);

@@ -6,14 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* FNV-1a. */
-static uint64_t mix(uint64_t hash, const char *text, size_t length)
-{
-	for (size_t i = 0; i < length; i++)
-		hash = (hash ^ (unsigned char)text[i]) * UINT64_C(0x100000001b3);
-	return hash;
-}
-
 /* An upgrade of a library or another GPU leaves the job the same: that is what a trend has to show.
  */
 static int is_around_the_job(int field)
@@ -31,7 +23,7 @@ static int declares_model(const struct config *c)
 
 void record_fingerprint(const struct config *c, const char *command, char text[17])
 {
-	uint64_t hash = UINT64_C(0xcbf29ce484222325);
+	uint64_t hash = FNV_START;
 
 	for (int f = 0; f < CONFIG_FIELDS; f++) {
 		struct buf value = { 0 };
@@ -39,13 +31,13 @@ void record_fingerprint(const struct config *c, const char *command, char text[1
 		if (!config_has(c, f) || config_is_derived(c, f) || is_around_the_job(f))
 			continue;
 		config_value(c, f, &value);
-		hash = mix(hash, config_name(f), strlen(config_name(f)) + 1);
-		hash = mix(hash, value.text, value.length);
-		hash = mix(hash, "", 1);
+		hash = fnv_add(hash, config_name(f), strlen(config_name(f)) + 1);
+		hash = fnv_add(hash, value.text, value.length);
+		hash = fnv_add(hash, "", 1);
 		buf_release(&value);
 	}
 	if (!declares_model(c) && command)
-		hash = mix(hash, command, strlen(command));
+		hash = fnv_add(hash, command, strlen(command));
 	snprintf(text, 17, "%016llx", (unsigned long long)hash);
 }
 
