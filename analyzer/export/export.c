@@ -50,8 +50,7 @@ static int add_trace(struct export *x, const char *path, size_t *added, struct e
 	struct input in;
 
 	status = input_open(&in, path, e);
-	/* As in what is written: a process without a rank is rank 0. */
-	if (!status && (chosen == NO_RANK || larger_of(in.trace.header.rank, 0) == chosen)) {
+	if (!status && (chosen == NO_RANK || rank_number(in.trace.header.rank) == chosen)) {
 		status = x->options->format->writer->add(x, &in, e);
 		++*added;
 	}

@@ -1,5 +1,7 @@
 #include "export/exposition.h"
 
+#include "report/report.h"
+
 #include <memtrace/trace.h>
 #include <string.h>
 
@@ -30,7 +32,7 @@ void exposition_process(struct exposition *x, const char *run, int rank)
 	x->process.length = 0;
 	x->device = MT_NO_DEVICE;
 	add_label(&x->process, "run", run, strlen(run));
-	buf_addf(&x->process, ",rank=\"%d\"", rank < 0 ? 0 : rank);
+	buf_addf(&x->process, ",rank=\"%d\"", rank_number(rank));
 }
 
 void exposition_device(struct exposition *x, unsigned device)

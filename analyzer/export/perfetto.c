@@ -6,6 +6,7 @@
 #include "export/events.h"
 #include "export/export.h"
 #include "export/perfetto.pb-c.h"
+#include "report/report.h"
 #include "trace/event.h"
 
 #include <stdio.h>
@@ -121,7 +122,7 @@ static void put_process(struct export *x, const struct input *in, uint64_t numbe
 	Perfetto__ProcessDescriptor process = PERFETTO__PROCESS_DESCRIPTOR__INIT;
 	char name[160];
 
-	snprintf(name, sizeof(name), "rank %d on %.64s", h->rank < 0 ? 0 : h->rank, h->host);
+	snprintf(name, sizeof(name), "rank %d on %.64s", rank_number(h->rank), h->host);
 	process.has_pid = 1;
 	process.pid = (int32_t)h->pid;
 	process.process_name = name;

@@ -3,6 +3,7 @@
 #include "attribution/attribution.h"
 #include "attribution/stack_text.h"
 #include "export/events.h"
+#include "report/report.h"
 #include "trace/event.h"
 #include "util/buf.h"
 
@@ -79,10 +80,12 @@ static struct cell word(const char *value)
 
 #define SET(p, table, name, cell) ((p)->cells[COLUMN_##table##_##name - FIRST_##table] = (cell))
 
-static int64_t rank_of(const struct rows_pass *p)
-{
-	return p->in->trace.header.rank;
-}
+/* Names the process of a row. */
+#define SET_PROCESS(p, table)                                                          \
+	do {                                                                           \
+		SET(p, table, rank, integer(rank_number((p)->in->trace.header.rank))); \
+		SET(p, table, pid, integer((p)->in->trace.header.pid));                \
+	} while (0)
 
 /* Of a thread, NULL if it has no name. */
 static struct cell thread_name(struct rows_pass *p, uint16_t thread)
@@ -115,8 +118,7 @@ static void add_process(struct rows_pass *p)
 	buf_add_clean(&host, (struct str){ h->host, strnlen(h->host, sizeof(h->host)) });
 	buf_add_clean(&run, (struct str){ h->run_id, strnlen(h->run_id, sizeof(h->run_id)) });
 	begin_row(p);
-	SET(p, processes, rank, integer(h->rank));
-	SET(p, processes, pid, integer(h->pid));
+	SET_PROCESS(p, processes);
 	SET(p, processes, host, text(host.text, host.length));
 	SET(p, processes, run, text(run.text, run.length));
 	SET(p, processes, restart, integer(h->restart_count));
@@ -140,7 +142,7 @@ static void add_stacks(struct rows_pass *p)
 		buf_add_clean(&module, tables_module(t, tables_stack(t, i)->module));
 		stack_add_text(t, i, &frames);
 		begin_row(p);
-		SET(p, stacks, rank, integer(rank_of(p)));
+		SET_PROCESS(p, stacks);
 		SET(p, stacks, stack, integer(i));
 		SET(p, stacks, module, text(module.text, module.length));
 		SET(p, stacks, owner, word(owner_key(tables_stack_owner(t, i))));
@@ -175,7 +177,7 @@ static void add_action(struct rows_pass *p, const struct mt_record *r)
 	if (!action)
 		return;
 	begin_row(p);
-	SET(p, device_traces, rank, integer(rank_of(p)));
+	SET_PROCESS(p, device_traces);
 	SET(p, device_traces, device, integer(r->device));
 	SET(p, device_traces, time_ns, integer((int64_t)r->time_ns));
 	SET(p, device_traces, action, word(action));
@@ -212,7 +214,7 @@ static void add_block(struct rows_pass *p, const struct mt_record *r, const stru
 	const struct span *span = input_span(p->in, r->device, r->time_ns);
 
 	begin_row(p);
-	SET(p, blocks, rank, integer(rank_of(p)));
+	SET_PROCESS(p, blocks);
 	SET(p, blocks, device, integer(r->device));
 	SET(p, blocks, address, integer((int64_t)r->address));
 	SET(p, blocks, size, integer(r->bytes));
@@ -236,7 +238,7 @@ static void add_segment(struct rows_pass *p, const struct mt_record *r,
 			const struct mt_record *freed)
 {
 	begin_row(p);
-	SET(p, segments, rank, integer(rank_of(p)));
+	SET_PROCESS(p, segments);
 	SET(p, segments, device, integer(r->device));
 	SET(p, segments, address, integer((int64_t)r->address));
 	SET(p, segments, total_size, integer(r->bytes));
@@ -269,7 +271,7 @@ static void add_record(struct rows_pass *p, uint64_t sequence, const struct mt_r
 	};
 
 	begin_row(p);
-	SET(p, records, rank, integer(rank_of(p)));
+	SET_PROCESS(p, records);
 	SET(p, records, sequence, integer((int64_t)sequence));
 	SET(p, records, time_ns, integer((int64_t)r->time_ns));
 	SET(p, records, event, word(names[r->kind]));

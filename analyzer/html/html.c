@@ -44,18 +44,13 @@ static const char *read_range(const char *list, long *first, long *last)
 	return *end ? end + 1 : end;
 }
 
-static long number_of(const struct rank *r)
-{
-	return r->rank == NO_RANK ? 0 : r->rank;
-}
-
 static int list_has(const char *list, const struct rank *r)
 {
 	long first, last;
 
 	while (*list) {
 		list = read_range(list, &first, &last);
-		if (first <= number_of(r) && number_of(r) <= last)
+		if (first <= rank_number(r->rank) && rank_number(r->rank) <= last)
 			return 1;
 	}
 	return 0;
@@ -68,8 +63,8 @@ static int fail_range(const struct report *r, long first, long last, struct err 
 	struct buf asked = { 0 }, there = { 0 };
 
 	for (size_t i = 0; i < r->count; i++)
-		if (!count || ranks[count - 1] != number_of(&r->ranks[i]))
-			ranks[count++] = (int)number_of(&r->ranks[i]);
+		if (!count || ranks[count - 1] != rank_number(r->ranks[i].rank))
+			ranks[count++] = rank_number(r->ranks[i].rank);
 	ranks_list(&there, ranks, count, 8);
 	buf_addf(&asked, first == last ? "%ld" : "%ld-%ld", first, last);
 	status = err_set(e, "--ranks: there is no rank %s in the traces; they have %s %s",
@@ -91,8 +86,8 @@ static int check_list(const char *list, const struct report *r, struct err *e)
 
 		list = read_range(list, &first, &last);
 		for (size_t i = 0; i < r->count; i++)
-			found +=
-				first <= number_of(&r->ranks[i]) && number_of(&r->ranks[i]) <= last;
+			found += first <= rank_number(r->ranks[i].rank) &&
+				 rank_number(r->ranks[i].rank) <= last;
 		if (!found)
 			return fail_range(r, first, last, e);
 	}

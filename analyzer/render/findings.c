@@ -398,7 +398,7 @@ json_t *finding_json(const struct report *r, size_t index)
 	json_t *o = json_object();
 
 	set(o, "rule", text(f->rule));
-	set(o, "rank", json_integer(rank->rank == NO_RANK ? 0 : rank->rank));
+	set(o, "rank", json_integer(rank_number(rank->rank)));
 	set(o, "device", json_integer(rank->device));
 	set(o, "severity", text(severity_name(f->severity)));
 	set(o, "cause", json_boolean(f->is_cause));

@@ -334,7 +334,7 @@ static json_t *warnings_json(const struct rank *r)
 
 static void set_identity(json_t *j, const struct rank *r)
 {
-	set(j, "rank", json_integer(r->rank == NO_RANK ? 0 : r->rank)); /* alone, it is the first */
+	set(j, "rank", json_integer(rank_number(r->rank)));
 	set(j, "local_rank", number(r->local_rank));
 	set(j, "world_size", number(r->world_size));
 	set(j, "restart_count", number(r->restart_count));

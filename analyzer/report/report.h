@@ -18,6 +18,13 @@ struct metrics;
 
 #define UNKNOWN_BYTES INT64_MIN
 #define NO_RANK (-1)
+
+/* The rank that stands for a process where a number must: without one it is rank 0. */
+static inline int rank_number(int rank)
+{
+	return rank < 0 ? 0 : rank;
+}
+
 #define REPORT_STEPS 1024
 #define REPORT_SPANS 4096
 

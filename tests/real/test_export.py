@@ -253,7 +253,7 @@ class Ranks(Exported):
             self.assertEqual(dict(query("SELECT rank, max(bytes) FROM records WHERE event = 'HOST_ALLOC' GROUP BY rank")),
                              {s["rank"]: s["pinned"] for s in self.said})
             self.assertEqual(query("SELECT DISTINCT size FROM device_traces WHERE action = 'oom'"), [(1 << 42,)])
-            self.assertTrue(query("SELECT 1 FROM blocks JOIN stacks USING (rank, stack) WHERE frames LIKE '%exported.py:%' LIMIT 1"))
+            self.assertTrue(query("SELECT 1 FROM blocks JOIN stacks USING (rank, pid, stack) WHERE frames LIKE '%exported.py:%' LIMIT 1"))
         db.close()
 
     def test_duckdb(self):
@@ -365,4 +365,7 @@ class Ranks(Exported):
         self.run_([MEMTRACE, "simulate", "-o", traces, "--", sys.executable, os.path.join(JOBS, "one_block.py"), "1000000"])
         done = self.run_([MEMTRACE, "export", "--format", "prometheus", "--rank", "0", traces])
         self.assertIn('rank="0"', done.stdout)
+        for table in "processes", "records":
+            done = self.run_([MEMTRACE, "export", "--format", "csv", "--table", table, "--rank", "0", traces])
+            self.assertEqual({line.split(",")[0] for line in done.stdout.splitlines()}, {"rank", "0"}, table)
         self.assertIn("no trace of rank 1", self.run_([MEMTRACE, "export", "--format", "prometheus", "--rank", "1", traces], status=2).stderr)

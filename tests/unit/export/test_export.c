@@ -3,6 +3,7 @@
 #include "export/export.h"
 #include "export/rows.h"
 #include "fixture.h"
+#include "util/sqlite.h"
 
 #include <dirent.h>
 #include <sys/stat.h>
@@ -18,34 +19,65 @@ static const struct export_format *format(const char *name)
 	return NULL;
 }
 
-/* The text that is written for the trace in the test's directory; the caller frees it. */
-static char *exported(struct fixture *f, const char *name, int table, int status)
+/* The traces that are written, of the test's directory, and what is said about them. */
+struct job {
+	struct export_options options;
+	char paths[3][128], output[128];
+	size_t count;
+	struct buf notes;
+};
+
+static struct job job_of(struct fixture *f, const char *name, int table)
 {
-	char trace[128], path[128], *paths[] = { trace };
-	struct trace_files files = { .paths = paths, .count = 1 };
-	struct export_options o = { .format = format(name),
-				    .path = path,
-				    .table = table,
-				    .moment = MOMENT_OF_FORMAT,
-				    .rank = NO_RANK,
-				    .device = -1 };
-	struct buf notes = { 0 };
+	struct job j = { .options = { .format = format(name),
+				      .table = table,
+				      .moment = MOMENT_OF_FORMAT,
+				      .rank = NO_RANK,
+				      .device = -1 } };
+
+	snprintf(j.output, sizeof(j.output), "%s/out", f->directory);
+	return j;
+}
+
+/* Saves the trace as that of a process. */
+static void add_process(struct job *j, struct fixture *f, int rank, uint32_t pid)
+{
+	char *path = j->paths[j->count++];
+
+	f->w.header.rank = rank;
+	f->w.header.pid = pid;
+	snprintf(path, sizeof(j->paths[0]), "%s/%u.mtr", f->directory, pid);
+	assert_int_equal(write_save(&f->w, path), 0);
+}
+
+/* The text that is written; the caller frees it. */
+static char *run_job(struct job *j, int status)
+{
+	char *paths[] = { j->paths[0], j->paths[1], j->paths[2] };
+	struct trace_files files = { .paths = paths, .count = j->count };
 	struct err e = { 0 };
-	char *text = xcalloc(1, 1 << 16);
+	char *text = xcalloc(1, 1 << 18);
 	FILE *file;
 
-	snprintf(trace, sizeof(trace), "%s/a.mtr", f->directory);
-	snprintf(path, sizeof(path), "%s/out", f->directory);
-	assert_int_equal(write_save(&f->w, trace), 0);
-	assert_int_equal(export_traces(&files, &o, &notes, &e), status);
-	file = fopen(path, "rb");
+	j->options.path = j->output;
+	assert_int_equal(export_traces(&files, &j->options, &j->notes, &e), status);
+	file = fopen(j->output, "rb");
 	assert_int_equal(file != NULL, status == 0);
 	if (file) {
-		assert_true(fread(text, 1, (1 << 16) - 1, file) > 0);
+		assert_true(fread(text, 1, (1 << 18) - 1, file) > 0);
 		fclose(file);
 	}
-	buf_release(&notes);
+	buf_release(&j->notes);
 	return text;
+}
+
+/* The text of one process. */
+static char *exported(struct fixture *f, const char *name, int table, int status)
+{
+	struct job j = job_of(f, name, table);
+
+	add_process(&j, f, 0, 100);
+	return run_job(&j, status);
 }
 
 static void one_block(struct fixture *f)
@@ -63,7 +95,7 @@ static void csv_quotes(void **state)
 
 	one_block(*state);
 	text = exported(*state, "csv", TABLE_stacks, 0);
-	assert_non_null(strstr(text, "rank,stack,module,owner,place,frames\n"));
+	assert_non_null(strstr(text, "rank,pid,stack,module,owner,place,frames\n"));
 	assert_non_null(strstr(text, "\"\"b,"));
 	free(text);
 }
@@ -94,6 +126,53 @@ static void ndjson_is_one_object_a_line(void **state)
 	assert_non_null(strstr(text, "\"size\":512,"));
 	assert_non_null(strstr(text, "\"freed_ns\":null,"));
 	free(text);
+}
+
+/* The answer of a query, one integer. */
+static int64_t ask(const char *path, const char *query)
+{
+	struct sqlite s;
+	sqlite3_stmt *q;
+	struct err e = { 0 };
+	int64_t answer;
+
+	assert_int_equal(sqlite_load(&s, "the test", &e), 0);
+	assert_int_equal(s.open_v2(path, &s.db, SQLITE_OPEN_READONLY, NULL), SQLITE_OK);
+	assert_int_equal(s.prepare_v2(s.db, query, -1, &q, NULL), SQLITE_OK);
+	assert_int_equal(s.step(q), SQLITE_ROW);
+	answer = s.column_int64(q, 0);
+	s.finalize(q);
+	sqlite_unload(&s);
+	return answer;
+}
+
+/* Two processes without a rank and one of rank 0: each of the three blocks has one stack. */
+static void processes_of_one_rank_have_rows_of_their_own(void **state)
+{
+	static const char *const tables[] = { "processes", "stacks",   "device_traces",
+					      "blocks",    "segments", "records" };
+	struct job j = job_of(*state, "sqlite", 0);
+	char query[256];
+
+	one_block(*state);
+	fixture_event(*state, MT_DEVICE_ALLOC, 0x1000, 2 * MIB, 1);
+	add_process(&j, *state, -1, 100);
+	add_process(&j, *state, -1, 200);
+	add_process(&j, *state, 0, 300);
+	free(run_job(&j, 0));
+	for (size_t i = 0; i < ARRAY_SIZE(tables); i++) {
+		snprintf(query, sizeof(query),
+			 "SELECT count(DISTINCT pid) + 10 * count(DISTINCT rank) + 100 * max(rank) "
+			 "FROM %s",
+			 tables[i]);
+		assert_int_equal(ask(j.output, query), 3 + 10);
+	}
+	assert_int_equal(ask(j.output, "SELECT count(*) FROM blocks JOIN stacks "
+				       "USING (rank, pid, stack)"),
+			 3);
+	assert_int_equal(ask(j.output, "SELECT count(*) FROM blocks JOIN processes "
+				       "USING (rank, pid)"),
+			 3);
 }
 
 /* A trace without an event of a device: neither the file nor its temporary name exists afterwards.
@@ -156,6 +235,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup_directory, fixture_teardown)
 		TEST(a_device_is_written_to),
 		TEST(the_runtime_fails),
+		TEST(processes_of_one_rank_have_rows_of_their_own),
 		TEST(csv_quotes),
 		TEST(collapsed_has_one_line_a_stack),
 		TEST(ndjson_is_one_object_a_line),
