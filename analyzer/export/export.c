@@ -3,6 +3,8 @@
 #include "report/report.h"
 #include "util/terminal.h"
 
+#include <stdlib.h>
+
 const struct export_format export_formats[] = {
 #define FORMAT(id, name, flags, summary) { name, summary, flags, &export_##id },
 #include "export/formats.def"
@@ -10,83 +12,125 @@ const struct export_format export_formats[] = {
 	{ 0 },
 };
 
+/* The traces that are written. */
+struct chosen {
+	const char **paths;
+	size_t count;
+	size_t of; /* so many that it could have been */
+};
+
 /* The highest peak that the header counts, of PyTorch's tensors, else of the device. */
-static uint64_t peak_of(const char *path)
+static int64_t peak_of(const struct mt_header *h)
 {
-	struct err ignored = { 0 };
-	struct trace t;
 	uint64_t peak = 0;
 
-	if (trace_open_header(&t, path, &ignored) == 0)
-		for (int i = 0; i < MT_MAX_DEVICES; i++) {
-			const struct mt_device *d = &t.header.device[i];
-			uint64_t own = d->allocated_peak ? d->allocated_peak : d->device_peak;
+	for (int i = 0; i < MT_MAX_DEVICES; i++) {
+		const struct mt_device *d = &h->device[i];
+		uint64_t own = d->allocated_peak ? d->allocated_peak : d->device_peak;
 
-			peak = own > peak ? own : peak;
-		}
+		peak = own > peak ? own : peak;
+	}
+	return peak < INT64_MAX ? (int64_t)peak : INT64_MAX;
+}
+
+/* Of a trace of the rank its peak, of another one -1. */
+static int ask_header(const char *path, int rank, int64_t *peak, struct err *e)
+{
+	struct trace t;
+	int status = trace_open_header(&t, path, e);
+
+	*peak = -1;
+	if (!status && (rank == NO_RANK || rank_number(t.header.rank) == rank))
+		*peak = peak_of(&t.header);
 	trace_release(&t);
-	return peak;
+	return status;
 }
 
-static size_t highest_peak(const struct trace_files *files)
+static void note_left_out(struct buf *notes, const struct err *why)
 {
-	uint64_t most = 0;
-	size_t found = 0;
+	buf_addf(notes, "memtrace: left out: %s\n", why->text);
+}
 
+static int none_was_read(struct err *e)
+{
+	return err_set(e, "none of the traces can be read");
+}
+
+/* The traces of the rank; for a format of one process the one of them with the highest peak. */
+static int choose(struct chosen *c, const struct trace_files *files, const struct export_options *o,
+		  struct buf *notes, struct err *e)
+{
+	int only_one = o->format->flags & EXPORT_ONE_RANK && files->count > 1;
+	int asks = only_one || o->rank != NO_RANK;
+	int64_t most = 0, peak = 0;
+
+	c->paths = xcalloc(files->count, sizeof(*c->paths));
 	for (size_t i = 0; i < files->count; i++) {
-		uint64_t peak = peak_of(files->paths[i]);
+		struct err why = { 0 };
 
-		if (peak > most) {
-			most = peak;
-			found = i;
+		if (asks && ask_header(files->paths[i], o->rank, &peak, &why) < 0) {
+			if (files->count == 1)
+				return err_set(e, "%s", why.text);
+			note_left_out(notes, &why);
 		}
+		if (peak < 0)
+			continue;
+		c->of++;
+		if (only_one && c->count && peak <= most)
+			continue;
+		c->paths[only_one ? 0 : c->count] = files->paths[i];
+		c->count = only_one ? 1 : c->count + 1;
+		most = peak;
 	}
-	return found;
+	if (c->count)
+		return 0;
+	return o->rank == NO_RANK ? none_was_read(e) : err_set(e, "no trace of rank %d", o->rank);
 }
 
-static int add_trace(struct export *x, const char *path, size_t *added, struct err *e)
+static void note_choice(const struct chosen *c, int rank, struct buf *notes)
 {
-	int chosen = x->options->rank, status;
-	struct input in;
+	buf_addf(notes,
+		 "memtrace: the format has one process: %s, whose peak is the highest of %zu ",
+		 c->paths[0], c->of);
+	if (rank == NO_RANK)
+		buf_puts(notes, "(--rank chooses another)\n");
+	else
+		buf_addf(notes, "of rank %d (name another trace for that)\n", rank);
+}
 
-	status = input_open(&in, path, e);
-	if (!status && (chosen == NO_RANK || rank_number(in.trace.header.rank) == chosen)) {
+static int add_trace(struct export *x, const char *path, struct err *e)
+{
+	struct input in;
+	int status = input_open(&in, path, e);
+
+	if (!status)
 		status = x->options->format->writer->add(x, &in, e);
-		++*added;
-	}
 	input_close(&in);
 	return status;
 }
 
-static int add_traces(struct export *x, const struct trace_files *files, struct buf *notes,
-		      struct err *e)
+static int add_traces(struct export *x, const struct chosen *c, struct buf *notes, struct err *e)
 {
-	int only_one = x->options->format->flags & EXPORT_ONE_RANK && x->options->rank == NO_RANK;
-	size_t from = only_one ? highest_peak(files) : 0;
-	size_t to = only_one ? from + 1 : files->count, added = 0;
+	size_t failed = 0;
 
-	if (only_one && files->count > 1)
-		buf_addf(notes,
-			 "memtrace: the format has one process: %s, whose peak is the highest of "
-			 "%zu (--rank chooses another)\n",
-			 files->paths[from], files->count);
-	for (size_t i = from; i < to; i++) {
+	if (c->of > c->count)
+		note_choice(c, x->options->rank, notes);
+	for (size_t i = 0; i < c->count; i++) {
 		struct err why = { 0 };
 
-		if (add_trace(x, files->paths[i], &added, &why) < 0) {
-			if (to - from == 1 || (x->out.file && ferror(x->out.file)))
+		if (add_trace(x, c->paths[i], &why) < 0) {
+			if (c->count == 1 || (x->out.file && ferror(x->out.file)))
 				return err_set(e, "%s", why.text);
-			buf_addf(notes, "memtrace: left out: %s\n", why.text);
+			note_left_out(notes, &why);
+			failed++;
 		}
-		term_progress(NULL, (double)(i - from + 1) / (double)(to - from));
+		term_progress(NULL, (double)(i + 1) / (double)c->count);
 	}
-	if (!added)
-		return err_set(e, "no trace of rank %d", x->options->rank);
-	return 0;
+	return failed == c->count ? none_was_read(e) : 0;
 }
 
-int export_traces(const struct trace_files *files, const struct export_options *o,
-		  struct buf *notes, struct err *e)
+static int write_traces(const struct chosen *c, const struct export_options *o, struct buf *notes,
+			struct err *e)
 {
 	const struct export_writer *w = o->format->writer;
 	struct export x = { .options = o };
@@ -96,8 +140,20 @@ int export_traces(const struct trace_files *files, const struct export_options *
 	if (!status && w->begin)
 		status = w->begin(&x, e);
 	if (!status)
-		status = add_traces(&x, files, notes, e);
+		status = add_traces(&x, c, notes, e);
 	if (w->end && w->end(&x, status < 0, e) < 0)
 		status = -1;
 	return output_end(&x.out, status < 0, e);
+}
+
+int export_traces(const struct trace_files *files, const struct export_options *o,
+		  struct buf *notes, struct err *e)
+{
+	struct chosen c = { 0 };
+	int status = choose(&c, files, o, notes, e);
+
+	if (!status)
+		status = write_traces(&c, o, notes, e);
+	free(c.paths);
+	return status;
 }

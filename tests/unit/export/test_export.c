@@ -50,7 +50,7 @@ static void add_process(struct job *j, struct fixture *f, int rank, uint32_t pid
 	assert_int_equal(write_save(&f->w, path), 0);
 }
 
-/* The text that is written; the caller frees it. */
+/* The text that is written; the caller frees it, and the notes. */
 static char *run_job(struct job *j, int status)
 {
 	char *paths[] = { j->paths[0], j->paths[1], j->paths[2] };
@@ -67,7 +67,6 @@ static char *run_job(struct job *j, int status)
 		assert_true(fread(text, 1, (1 << 18) - 1, file) > 0);
 		fclose(file);
 	}
-	buf_release(&j->notes);
 	return text;
 }
 
@@ -75,9 +74,12 @@ static char *run_job(struct job *j, int status)
 static char *exported(struct fixture *f, const char *name, int table, int status)
 {
 	struct job j = job_of(f, name, table);
+	char *text;
 
 	add_process(&j, f, 0, 100);
-	return run_job(&j, status);
+	text = run_job(&j, status);
+	buf_release(&j.notes);
+	return text;
 }
 
 static void one_block(struct fixture *f)
@@ -111,6 +113,51 @@ static void collapsed_has_one_line_a_stack(void **state)
 	assert_int_equal(end[1], 0);
 	assert_string_equal(end - 4, " 512\n");
 	free(text);
+}
+
+/* Three processes, two of them of rank 0: the one with 1536 bytes, not that with 512 and not that
+ * of rank 1 with 2560. A file that is no trace has no peak. */
+static void a_format_of_one_process_has_one_of_the_rank(void **state)
+{
+	struct fixture *f = *state;
+	struct job j = job_of(f, "collapsed", 0);
+	char *text, *end;
+
+	one_block(f);
+	f->w.header.device[0].allocated_peak = 512;
+	add_process(&j, f, 0, 100);
+	fixture_event(f, MT_TENSOR_ALLOC, 0x2000, 1024, 1);
+	f->w.header.device[0].allocated_peak = 1536;
+	add_process(&j, f, -1, 200);
+	fixture_event(f, MT_TENSOR_ALLOC, 0x3000, 1024, 1);
+	f->w.header.device[0].allocated_peak = 2560;
+	add_process(&j, f, 1, 300);
+
+	j.options.rank = 0;
+	text = run_job(&j, 0);
+	end = strchr(text, '\n');
+	assert_non_null(end);
+	assert_int_equal(end[1], 0);
+	assert_string_equal(end - 5, " 1536\n");
+	assert_non_null(
+		strstr(j.notes.text, "/200.mtr, whose peak is the highest of 2 of rank 0 "));
+	free(text);
+
+	buf_release(&j.notes);
+	j.options.rank = NO_RANK;
+	text = run_job(&j, 0);
+	assert_non_null(strstr(text, " 2560\n"));
+	assert_null(strstr(text, " 1536\n"));
+	assert_non_null(strstr(j.notes.text, "/300.mtr, whose peak is the highest of 3 "));
+	free(text);
+
+	buf_release(&j.notes);
+	j.options.rank = 1; /* one alone is no choice */
+	free(run_job(&j, 0));
+	assert_int_equal(j.notes.length, 0);
+	assert_int_equal(truncate(j.paths[2], 100), 0); /* no trace any more */
+	assert_int_equal(unlink(j.output), 0);
+	free(run_job(&j, -1));
 }
 
 static void ndjson_is_one_object_a_line(void **state)
@@ -235,6 +282,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup_directory, fixture_teardown)
 		TEST(a_device_is_written_to),
 		TEST(the_runtime_fails),
+		TEST(a_format_of_one_process_has_one_of_the_rank),
 		TEST(processes_of_one_rank_have_rows_of_their_own),
 		TEST(csv_quotes),
 		TEST(collapsed_has_one_line_a_stack),
