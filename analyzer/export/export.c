@@ -13,7 +13,7 @@ const struct export_format export_formats[] = {
 };
 
 /* The traces that are written. */
-struct chosen {
+struct exported_traces {
 	const char **paths;
 	size_t count;
 	size_t of; /* so many that it could have been */
@@ -57,8 +57,8 @@ static int none_was_read(struct err *e)
 }
 
 /* The traces of the rank; for a format of one process the one of them with the highest peak. */
-static int choose(struct chosen *c, const struct trace_files *files, const struct export_options *o,
-		  struct buf *notes, struct err *e)
+static int choose(struct exported_traces *c, const struct trace_files *files,
+		  const struct export_options *o, struct buf *notes, struct err *e)
 {
 	int only_one = o->format->flags & EXPORT_ONE_RANK && files->count > 1;
 	int asks = only_one || o->rank != NO_RANK;
@@ -87,7 +87,7 @@ static int choose(struct chosen *c, const struct trace_files *files, const struc
 	return o->rank == NO_RANK ? none_was_read(e) : err_set(e, "no trace of rank %d", o->rank);
 }
 
-static void note_choice(const struct chosen *c, int rank, struct buf *notes)
+static void note_choice(const struct exported_traces *c, int rank, struct buf *notes)
 {
 	buf_addf(notes,
 		 "memtrace: the format has one process: %s, whose peak is the highest of %zu ",
@@ -109,7 +109,8 @@ static int add_trace(struct export *x, const char *path, struct err *e)
 	return status;
 }
 
-static int add_traces(struct export *x, const struct chosen *c, struct buf *notes, struct err *e)
+static int add_traces(struct export *x, const struct exported_traces *c, struct buf *notes,
+		      struct err *e)
 {
 	size_t failed = 0;
 
@@ -129,8 +130,8 @@ static int add_traces(struct export *x, const struct chosen *c, struct buf *note
 	return failed == c->count ? none_was_read(e) : 0;
 }
 
-static int write_traces(const struct chosen *c, const struct export_options *o, struct buf *notes,
-			struct err *e)
+static int write_traces(const struct exported_traces *c, const struct export_options *o,
+			struct buf *notes, struct err *e)
 {
 	const struct export_writer *w = o->format->writer;
 	struct export x = { .options = o };
@@ -149,7 +150,7 @@ static int write_traces(const struct chosen *c, const struct export_options *o, 
 int export_traces(const struct trace_files *files, const struct export_options *o,
 		  struct buf *notes, struct err *e)
 {
-	struct chosen c = { 0 };
+	struct exported_traces c = { 0 };
 	int status = choose(&c, files, o, notes, e);
 
 	if (!status)
