@@ -109,20 +109,19 @@ static int add_trace(struct export *x, const char *path, struct err *e)
 	return status;
 }
 
-static int add_traces(struct export *x, const struct exported_traces *c, struct buf *notes,
-		      struct err *e)
+static int add_traces(struct export *x, const struct exported_traces *c, struct err *e)
 {
 	size_t failed = 0;
 
 	if (c->of > c->count)
-		note_choice(c, x->options->rank, notes);
+		note_choice(c, x->options->rank, x->notes);
 	for (size_t i = 0; i < c->count; i++) {
 		struct err why = { 0 };
 
 		if (add_trace(x, c->paths[i], &why) < 0) {
 			if (c->count == 1 || (x->out.file && ferror(x->out.file)))
 				return err_set(e, "%s", why.text);
-			note_left_out(notes, &why);
+			note_left_out(x->notes, &why);
 			failed++;
 		}
 		term_progress(NULL, (double)(i + 1) / (double)c->count);
@@ -134,14 +133,14 @@ static int write_traces(const struct exported_traces *c, const struct export_opt
 			struct buf *notes, struct err *e)
 {
 	const struct export_writer *w = o->format->writer;
-	struct export x = { .options = o };
+	struct export x = { .options = o, .notes = notes };
 	int status = output_begin(&x.out, o->path, o->standard,
 				  (o->format->flags & EXPORT_TO_FILE) != 0, e);
 
 	if (!status && w->begin)
 		status = w->begin(&x, e);
 	if (!status)
-		status = add_traces(&x, c, notes, e);
+		status = add_traces(&x, c, e);
 	if (w->end && w->end(&x, status < 0, e) < 0)
 		status = -1;
 	return output_end(&x.out, status < 0, e);

@@ -24,6 +24,7 @@ struct export
 {
 	const struct export_options *options;
 	struct output out;
+	struct buf *notes; /* lines for the user */
 	void *state;
 };
 

@@ -1,9 +1,17 @@
 #include "export/exposition.h"
 
 #include "report/report.h"
+#include "util/hash.h"
 
 #include <memtrace/trace.h>
 #include <string.h>
+
+struct process_samples {
+	struct buf labels; /* run="...",rank="..." */
+	uint64_t start_ns;
+	struct buf samples[METRIC_COUNT];
+	UT_hash_handle hh;
+};
 
 static const struct metric {
 	const char *name, *type, *help;
@@ -27,12 +35,38 @@ static void add_label(struct buf *b, const char *name, const char *value, size_t
 	buf_release(&clean);
 }
 
-void exposition_process(struct exposition *x, const char *run, int rank)
+/* The process with these labels, whose samples are to be written; NULL: it is another one. */
+static struct process_samples *take_labels(struct exposition *x, struct buf *labels,
+					   uint64_t start_ns)
 {
-	x->process.length = 0;
+	struct process_samples *p;
+
+	HASH_FIND(hh, x->processes, labels->text, labels->length, p);
+	if (p) {
+		x->left_out++;
+		if (p->start_ns > start_ns)
+			return NULL;
+		for (size_t i = 0; i < METRIC_COUNT; i++)
+			p->samples[i].length = 0;
+	} else {
+		p = xcalloc(1, sizeof(*p));
+		p->labels = *labels;
+		*labels = (struct buf){ 0 };
+		HASH_ADD_KEYPTR(hh, x->processes, p->labels.text, p->labels.length, p);
+	}
+	p->start_ns = start_ns;
+	return p;
+}
+
+void exposition_process(struct exposition *x, const char *run, int rank, uint64_t start_ns)
+{
+	struct buf labels = { 0 };
+
+	add_label(&labels, "run", run, strlen(run));
+	buf_addf(&labels, ",rank=\"%d\"", rank_number(rank));
 	x->device = MT_NO_DEVICE;
-	add_label(&x->process, "run", run, strlen(run));
-	buf_addf(&x->process, ",rank=\"%d\"", rank_number(rank));
+	x->process = take_labels(x, &labels, start_ns);
+	buf_release(&labels);
 }
 
 void exposition_device(struct exposition *x, unsigned device)
@@ -43,9 +77,12 @@ void exposition_device(struct exposition *x, unsigned device)
 void exposition_sample(struct exposition *x, enum metric_id id, const char *label, const char *of,
 		       double value)
 {
-	struct buf *b = &x->samples[id];
+	struct buf *b;
 
-	buf_addf(b, "%s{%s", metrics[id].name, x->process.text);
+	if (!x->process)
+		return;
+	b = &x->process->samples[id];
+	buf_addf(b, "%s{%s", metrics[id].name, x->process->labels.text);
 	if (x->device != MT_NO_DEVICE)
 		buf_addf(b, ",device=\"%u\"", x->device);
 	if (label) {
@@ -55,25 +92,36 @@ void exposition_sample(struct exposition *x, enum metric_id id, const char *labe
 	buf_addf(b, "} %.17g\n", value);
 }
 
-void exposition_write(struct exposition *x, struct output *o)
+static void write_metric(const struct exposition *x, size_t id, struct output *o)
 {
+	const struct metric *m = &metrics[id];
 	struct buf head = { 0 };
 
-	for (size_t i = 0; i < METRIC_COUNT; i++) {
-		if (!x->samples[i].length)
+	buf_addf(&head, "# HELP %s %s\n# TYPE %s %s\n", m->name, m->help, m->name, m->type);
+	for (const struct process_samples *p = x->processes; p; p = p->hh.next) {
+		const struct buf *b = &p->samples[id];
+
+		if (!b->length)
 			continue;
+		output_add(o, head.text, head.length); /* before the first one */
 		head.length = 0;
-		buf_addf(&head, "# HELP %s %s\n# TYPE %s %s\n", metrics[i].name, metrics[i].help,
-			 metrics[i].name, metrics[i].type);
-		output_add(o, head.text, head.length);
-		output_add(o, x->samples[i].text, x->samples[i].length);
+		output_add(o, b->text, b->length);
 	}
 	buf_release(&head);
 }
 
-void exposition_release(struct exposition *x)
+void exposition_write(struct exposition *x, struct output *o)
 {
 	for (size_t i = 0; i < METRIC_COUNT; i++)
-		buf_release(&x->samples[i]);
-	buf_release(&x->process);
+		write_metric(x, i, o);
+}
+
+void exposition_release(struct exposition *x)
+{
+	for (struct process_samples *p = x->processes; p; p = p->hh.next) {
+		buf_release(&p->labels);
+		for (size_t i = 0; i < METRIC_COUNT; i++)
+			buf_release(&p->samples[i]);
+	}
+	HASH_RELEASE(x->processes);
 }

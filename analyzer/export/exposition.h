@@ -13,15 +13,20 @@ enum metric_id {
 	METRIC_COUNT
 };
 
+struct process_samples;
+
 /* Zeroed at first. */
 struct exposition {
-	struct buf samples[METRIC_COUNT];
-	struct buf process; /* labels of the process: run="...",rank="..." */
-	unsigned device;    /* MT_NO_DEVICE: of the process */
+	struct process_samples *processes; /* by their labels */
+	struct process_samples *process;   /* the current one; NULL: its samples are left out */
+	unsigned device;                   /* MT_NO_DEVICE: of the process */
+	size_t left_out;                   /* processes */
 };
 
-/* The samples that follow are of this process; `rank` below 0: it has none, and is called 0. */
-void exposition_process(struct exposition *x, const char *run, int rank);
+/* The samples that follow are of this process; `rank` below 0: it has none, and is called 0. The
+ * labels of a sample must be its own: of processes with one run and rank, the samples of the one
+ * that began last are written. */
+void exposition_process(struct exposition *x, const char *run, int rank, uint64_t start_ns);
 /* They are of this device. */
 void exposition_device(struct exposition *x, unsigned device);
 /* `label` NULL: the sample has no label but those of the process and the device. */

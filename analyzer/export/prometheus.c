@@ -48,7 +48,7 @@ static int add(struct export *x, const struct input *in, struct err *e)
 	struct exposition *p = x->state;
 
 	(void)e;
-	exposition_process(p, h->run_id, h->rank);
+	exposition_process(p, h->run_id, h->rank, h->start_realtime_ns);
 	for (unsigned i = 0; i < MT_MAX_DEVICES; i++) {
 		if (!in->replay.device[i].seen)
 			continue;
@@ -70,6 +70,11 @@ static int end(struct export *x, int failed, struct err *e)
 	(void)e;
 	if (!p)
 		return 0;
+	if (!failed && p->left_out)
+		buf_addf(x->notes,
+			 "memtrace: left out: %zu process%s, as one of the same run and rank began "
+			 "later\n",
+			 p->left_out, p->left_out > 1 ? "es" : "");
 	if (!failed)
 		exposition_write(p, &x->out);
 	exposition_release(p);

@@ -3,8 +3,6 @@
 #include "export/exposition.h"
 #include "live/rows.h"
 
-#include <string.h>
-
 static void add_tail(struct exposition *x, const struct live_device *d)
 {
 	int64_t left = live_steps_until_full(d);
@@ -49,7 +47,7 @@ static void add_device(struct exposition *x, const struct live_device *d)
 
 static void add_process(struct exposition *x, const struct live_process *p)
 {
-	exposition_process(x, p->run, p->rank);
+	exposition_process(x, p->run, p->rank, p->start_ns);
 	exposition_sample(x, METRIC_STATE, "state", live_state_key(p->state), 1);
 	exposition_sample(x, METRIC_LOST, NULL, NULL, (double)p->lost_events);
 	if (p->last_s >= 0)
@@ -61,23 +59,6 @@ static void add_process(struct exposition *x, const struct live_process *p)
 	}
 }
 
-/* The labels of a sample must be its own: of two processes with one run and rank, the one that
- * began later counts. */
-static int is_counted(const struct folder *f, const struct live_process *p)
-{
-	if (p->state == LIVE_DAMAGED || !folder_is_current(f, p))
-		return 0;
-	for (size_t i = 0; i < f->count; i++) {
-		const struct live_process *q = &f->list[i];
-
-		if (q != p && q->state != LIVE_DAMAGED &&
-		    larger_of(q->rank, 0) == larger_of(p->rank, 0) && !strcmp(q->run, p->run) &&
-		    (q->start_ns > p->start_ns || (q->start_ns == p->start_ns && q > p)))
-			return 0;
-	}
-	return 1;
-}
-
 int live_metrics_write(const struct folder *f, const char *path, struct err *e)
 {
 	struct exposition x = { 0 };
@@ -87,7 +68,7 @@ int live_metrics_write(const struct folder *f, const char *path, struct err *e)
 	if (output_begin(&o, path, NULL, 0, e) < 0)
 		return -1;
 	for (size_t i = 0; i < f->count; i++)
-		if (is_counted(f, &f->list[i]))
+		if (f->list[i].state != LIVE_DAMAGED && folder_is_current(f, &f->list[i]))
 			add_process(&x, &f->list[i]);
 	exposition_write(&x, &o);
 	status = output_end(&o, 0, e);

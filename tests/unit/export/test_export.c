@@ -22,7 +22,7 @@ static const struct export_format *format(const char *name)
 /* The traces that are written, of the test's directory, and what is said about them. */
 struct job {
 	struct export_options options;
-	char paths[3][128], output[128];
+	char paths[4][128], output[128];
 	size_t count;
 	struct buf notes;
 };
@@ -53,7 +53,7 @@ static void add_process(struct job *j, struct fixture *f, int rank, uint32_t pid
 /* The text that is written; the caller frees it, and the notes. */
 static char *run_job(struct job *j, int status)
 {
-	char *paths[] = { j->paths[0], j->paths[1], j->paths[2] };
+	char *paths[] = { j->paths[0], j->paths[1], j->paths[2], j->paths[3] };
 	struct trace_files files = { .paths = paths, .count = j->count };
 	struct err e = { 0 };
 	char *text = xcalloc(1, 1 << 18);
@@ -175,6 +175,45 @@ static void ndjson_is_one_object_a_line(void **state)
 	free(text);
 }
 
+static size_t count_of(const char *text, const char *part)
+{
+	size_t n = 0;
+
+	for (; (text = strstr(text, part)); text++)
+		n++;
+	return n;
+}
+
+/* Of three processes of rank 0 the one that began last has the samples, in whatever order they
+ * come, and the one of rank 1 has its own. */
+static void samples_have_labels_of_their_own(void **state)
+{
+	struct fixture *f = *state;
+	struct job j = job_of(f, "prometheus", 0);
+	uint64_t start = f->w.header.start_realtime_ns;
+	char *text;
+
+	one_block(f);
+	add_process(&j, f, 0, 100);
+	fixture_event(f, MT_TENSOR_ALLOC, 0x2000, 1024, 1);
+	f->w.header.start_realtime_ns = start + 2;
+	add_process(&j, f, -1, 200);
+	fixture_event(f, MT_TENSOR_ALLOC, 0x3000, 4096, 1);
+	f->w.header.start_realtime_ns = start + 1;
+	add_process(&j, f, 0, 300);
+	add_process(&j, f, 1, 400);
+	text = run_job(&j, 0);
+	assert_int_equal(count_of(text, "\nmemtrace_allocated_bytes{"), 2);
+	assert_int_equal(count_of(text, "\nmemtrace_lost_events_total{"), 2);
+	assert_non_null(strstr(text, "\nmemtrace_allocated_bytes{run=\"run1\",rank=\"0\","
+				     "device=\"0\"} 1536\n"));
+	assert_non_null(strstr(text, "\nmemtrace_allocated_bytes{run=\"run1\",rank=\"1\","
+				     "device=\"0\"} 5632\n"));
+	assert_non_null(strstr(j.notes.text, "left out: 2 processes,"));
+	buf_release(&j.notes);
+	free(text);
+}
+
 /* The answer of a query, one integer. */
 static int64_t ask(const char *path, const char *query)
 {
@@ -282,6 +321,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup_directory, fixture_teardown)
 		TEST(a_device_is_written_to),
 		TEST(the_runtime_fails),
+		TEST(samples_have_labels_of_their_own),
 		TEST(a_format_of_one_process_has_one_of_the_rank),
 		TEST(processes_of_one_rank_have_rows_of_their_own),
 		TEST(csv_quotes),
