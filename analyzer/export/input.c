@@ -56,20 +56,30 @@ int input_is_failure(const struct input *in, const struct mt_record *r)
 	       (r->stack && !(tables_stack_flags(&in->trace.tables, r->stack) & STACK_PYTORCH));
 }
 
+/* NULL: the end. */
+static const struct moment *find_moment(const struct device *d, enum export_moment moment)
+{
+	if (moment == MOMENT_FAILURE && d->failure_count)
+		return &d->failures[d->failure_count - 1].when;
+	return moment == MOMENT_PEAK ? &d->peak : NULL;
+}
+
 int input_until(const struct input *in, const struct device *d, enum export_moment moment,
 		uint64_t *until, struct err *e)
 {
-	struct position at = d->peak.at;
+	const struct moment *m = find_moment(d, moment);
 
-	*until = UINT64_MAX;
-	if (moment == MOMENT_END || moment == MOMENT_OF_FORMAT)
-		return 0;
-	if (moment == MOMENT_FAILURE && !d->failure_count)
+	if (moment == MOMENT_FAILURE && !m)
 		return err_set(e, "%s: no allocation failed", in->trace.path);
-	if (moment == MOMENT_FAILURE)
-		at = d->failures[d->failure_count - 1].when.at;
-	*until = in->trace.segments[at.segment].first_sequence + at.record;
+	*until = m ? in->trace.segments[m->at.segment].first_sequence + m->at.record : UINT64_MAX;
 	return 0;
+}
+
+uint64_t input_moment_ns(const struct input *in, const struct device *d, enum export_moment moment)
+{
+	const struct moment *m = find_moment(d, moment);
+
+	return m ? m->time_ns : in->replay.last_time_ns;
 }
 
 const struct span *input_span(const struct input *in, unsigned device, uint64_t time_ns)

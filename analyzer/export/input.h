@@ -41,6 +41,8 @@ int input_is_failure(const struct input *in, const struct mt_record *r);
 /* The number of the first event after a moment of a device. Fails if there was no such moment. */
 int input_until(const struct input *in, const struct device *d, enum export_moment moment,
 		uint64_t *until, struct err *e);
+/* The time of that moment. */
+uint64_t input_moment_ns(const struct input *in, const struct device *d, enum export_moment moment);
 
 /* The span of a time on a device; NULL: none. */
 const struct span *input_span(const struct input *in, unsigned device, uint64_t time_ns);

@@ -235,7 +235,7 @@ static void put_annotations(struct snapshot_writer *w)
 		const struct spans *s = &w->in->replay.device[d].spans;
 		uint32_t open = 0;
 
-		for (size_t i = 0; i < s->count; i++) {
+		for (size_t i = 0; i < s->count && s->list[i].start_ns <= w->end_ns; i++) {
 			if (s->list[i].step == open)
 				continue;
 			if (open)
@@ -245,7 +245,7 @@ static void put_annotations(struct snapshot_writer *w)
 				put_annotation(w, WORD_START, d, open, s->list[i].start_ns);
 		}
 		if (open)
-			put_annotation(w, WORD_END, d, open, w->in->replay.last_time_ns);
+			put_annotation(w, WORD_END, d, open, w->end_ns);
 	}
 	snapshot_list_end(w);
 }
@@ -330,8 +330,10 @@ static int add(struct export *x, const struct input *in, struct err *e)
 
 	for (size_t i = 0; i < SNAPSHOT_WORDS; i++)
 		w.words[i] = NOT_REMEMBERED;
-	if (!status)
+	if (!status) {
+		w.end_ns = input_moment_ns(in, d, x->options->moment);
 		put_snapshot(&w);
+	}
 	free(w.strings);
 	free(w.frames);
 	free(w.stacks);
