@@ -20,6 +20,18 @@ static void tell(struct events_pass *p, const struct mt_record *r,
 		p->sink->event(p->sink->context, p->sequence, r, allocated);
 }
 
+static void tell_missing_free(struct events_pass *p, const struct mt_record *was, uint64_t time_ns)
+{
+	struct mt_record freed = *was;
+
+	freed.kind++; /* events.def: a FREE event has the next id */
+	freed.bytes = -was->bytes;
+	freed.time_ns = time_ns;
+	freed.stack = MT_NO_STACK;
+	freed.thread = MT_NO_THREAD;
+	tell(p, &freed, was);
+}
+
 static void on_record(struct events_pass *p, const struct mt_record *r)
 {
 	unsigned alloc = event_alloc_kind(r->kind);
@@ -28,8 +40,8 @@ static void on_record(struct events_pass *p, const struct mt_record *r)
 	if (!r->kind || !record_is_valid(r))
 		return;
 	p->last_ns = r->time_ns > p->last_ns ? r->time_ns : p->last_ns;
-	if (alloc == r->kind)
-		live_set_add(&p->live, r);
+	if (alloc == r->kind && !live_set_replace(&p->live, r, &was))
+		tell_missing_free(p, &was, r->time_ns);
 	if (alloc && alloc != r->kind && live_set_take(&p->live, alloc, r->address, &was))
 		tell(p, r, &was);
 	else
@@ -84,16 +96,9 @@ static void on_keyframe_end(void *context, uint64_t segment)
 		return;
 	for (size_t i = 0; i <= old.mask; i++) {
 		const struct mt_record *was = &old.slots[i];
-		struct mt_record freed = *was;
 
-		if (!was->kind || has(&p->keyframe, was))
-			continue;
-		freed.kind++; /* events.def: a FREE event has the next id */
-		freed.bytes = -was->bytes;
-		freed.time_ns = p->last_ns;
-		freed.stack = MT_NO_STACK;
-		freed.thread = MT_NO_THREAD;
-		tell(p, &freed, was);
+		if (was->kind && !has(&p->keyframe, was))
+			tell_missing_free(p, was, p->last_ns);
 	}
 	for (size_t i = 0; i <= p->keyframe.mask; i++)
 		if (p->keyframe.slots[i].kind && !has(&old, &p->keyframe.slots[i]))

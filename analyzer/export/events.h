@@ -1,7 +1,8 @@
 /*
  * The events of a trace in order, each free with the record of the allocation that it frees. If
  * records are missing, blocks that the next keyframe no longer has are freed there, and blocks that
- * it has besides are allocated there, so that the live set is always that of the trace.
+ * it has besides are allocated there, and a block whose address is allocated again is freed before,
+ * so that the live set is always that of the trace.
  */
 #ifndef MEMTRACE_EXPORT_EVENTS_H
 #define MEMTRACE_EXPORT_EVENTS_H

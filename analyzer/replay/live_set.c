@@ -56,15 +56,23 @@ static void enlarge(struct live_set *l)
 	free(old);
 }
 
-int live_set_add(struct live_set *l, const struct mt_record *r)
+int live_set_replace(struct live_set *l, const struct mt_record *r, struct mt_record *was)
 {
 	size_t i = find(l, r->kind, r->address);
 	int is_new = !l->slots[i].kind;
 
+	*was = l->slots[i];
 	l->slots[i] = *r;
 	if (is_new && ++l->count > l->mask / 2 + 1)
 		enlarge(l);
 	return is_new;
+}
+
+int live_set_add(struct live_set *l, const struct mt_record *r)
+{
+	struct mt_record was;
+
+	return live_set_replace(l, r, &was);
 }
 
 const struct mt_record *live_set_find(const struct live_set *l, unsigned kind, uint64_t address)

@@ -42,6 +42,8 @@ static inline void live_set_prefetch(const struct live_set *l, unsigned kind, ui
 
 /* Adds a record, or replaces the one with its kind and address. Returns whether it is new. */
 int live_set_add(struct live_set *l, const struct mt_record *r);
+/* The same; one that is replaced is copied to `*was`. */
+int live_set_replace(struct live_set *l, const struct mt_record *r, struct mt_record *was);
 /* NULL if there is none. The pointer is valid until the next change. */
 const struct mt_record *live_set_find(const struct live_set *l, unsigned kind, uint64_t address);
 /* Removes a record and copies it to `*was`. Returns whether there was one. */

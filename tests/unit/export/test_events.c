@@ -5,6 +5,7 @@
 struct seen {
 	bytes level, live;
 	size_t events, frees_known;
+	uint64_t unseen_ns; /* time of the last free without a thread */
 };
 
 static void on_event(void *context, uint64_t sequence, const struct mt_record *r,
@@ -19,6 +20,8 @@ static void on_event(void *context, uint64_t sequence, const struct mt_record *r
 		s->frees_known++;
 		assert_int_equal(allocated->bytes, -r->bytes);
 		assert_int_equal(allocated->address, r->address);
+		if (r->thread == MT_NO_THREAD)
+			s->unseen_ns = r->time_ns;
 	}
 }
 
@@ -88,10 +91,35 @@ static void a_gap_is_told_as_events(void **state)
 	assert_int_equal(s.live, 750);
 }
 
+/* 100 is freed unseen, and 70 takes its address: what is told is the free and the allocation. */
+static void a_missing_free_is_told(void **state)
+{
+	struct fixture *f = *state;
+	struct seen s;
+
+	fixture_event(f, MT_TENSOR_ALLOC, 0x1000, 100, NONE);
+	fixture_event(f, MT_DEVICE_ALLOC, 0x1000, 2 * MIB, NONE); /* another layer */
+	fixture_event(f, MT_TENSOR_ALLOC, 0x1000, 70, NONE);
+	fixture_event(f, MT_TENSOR_FREE, 0x1000, -70, NONE);
+	fixture_event(f, MT_TENSOR_ALLOC, 0x1000, 30, NONE);
+	fixture_replay(f, 0);
+	s = visit(f, UINT64_MAX);
+	assert_int_equal(s.events, 5 + 1);
+	assert_int_equal(s.frees_known, 2);
+	assert_int_equal(s.level, 30 + 2 * MIB);
+	assert_int_equal(s.live, 30 + 2 * MIB);
+	assert_int_equal(s.unseen_ns, 3000000); /* when 70 came */
+	s = visit(f, 2);                        /* before that */
+	assert_int_equal(s.events, 2);
+	assert_int_equal(s.live, 100 + 2 * MIB);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(frees_have_their_allocations, fixture_setup,
+						fixture_teardown),
+		cmocka_unit_test_setup_teardown(a_missing_free_is_told, fixture_setup,
 						fixture_teardown),
 		cmocka_unit_test_setup_teardown(a_gap_is_told_as_events, fixture_setup,
 						fixture_teardown),
