@@ -88,8 +88,8 @@ $(BUILD)/generated/%.pb-c.c $(BUILD)/generated/%.pb-c.h &: analyzer/%.proto Make
 	protoc-c --proto_path=analyzer --c_out=$(BUILD)/generated $<
 $(BUILD)/generated/%.o: $(BUILD)/generated/%.c
 	$(CC) $(filter-out -W%,$(ALLC)) $(OLD_LIBC) -I$(BUILD)/generated -c $< -o $@
-$(call obj,analyzer/export/perfetto.c): ALLC += -I$(BUILD)/generated
-$(call obj,analyzer/export/perfetto.c): | $(MESSAGES:.o=.h)
+$(call obj,analyzer/export/perfetto.c tests/unit/export/test_perfetto.c): ALLC += -I$(BUILD)/generated
+$(call obj,analyzer/export/perfetto.c tests/unit/export/test_perfetto.c): | $(MESSAGES:.o=.h)
 
 $(BUILD)/libc/%: libc/%.S libc/stub.h libc/stub.map
 	@mkdir -p $(@D)

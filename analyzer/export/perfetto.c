@@ -1,7 +1,8 @@
 /*
  * Perfetto's trace format (perfetto.proto): a process track for each rank, with a counter for each
  * level and slices for steps and phases. The level of tensors and of reserved memory has a point
- * for each event; that of the device has the lowest and the highest of each bin of its curve.
+ * for each event; that of the device has the lowest, the highest and the last of each bin of its
+ * curve, so that neither a spike nor a dip is lost.
  */
 #include "export/events.h"
 #include "export/export.h"
@@ -192,17 +193,27 @@ static void on_event(void *context, uint64_t sequence, const struct mt_record *r
 	}
 }
 
-/* The lowest and the highest level of each bin. */
+/* The lowest, the highest and the last level of each bin, where the level changes. A bin's first
+ * level counts among them: if that is the highest, the lowest came later. */
 static void put_used(const struct writing *w, unsigned device)
 {
 	const struct timeline *t = w->in->replay.device[device].timeline;
+	bytes level = -1; /* before the first point */
 
 	for (size_t i = 0; t && i < t->used; i++) {
 		const struct bin *b = &t->bins[i * t->curves + CURVE_DEVICE];
-		uint64_t from = (uint64_t)i << t->shift, half = (1ull << t->shift) / 2;
+		const int falls = level == b->peak;
+		const bytes levels[] = { falls ? b->peak : b->floor, falls ? b->floor : b->peak,
+					 b->last };
 
-		put_counter(w, device, TRACK_USED, from, b->peak);
-		put_counter(w, device, TRACK_USED, from + half, b->last);
+		for (size_t k = 0; k < ARRAY_SIZE(levels); k++) {
+			uint64_t part = (uint64_t)k << t->shift >> 2;
+
+			if (levels[k] != level)
+				put_counter(w, device, TRACK_USED, ((uint64_t)i << t->shift) + part,
+					    levels[k]);
+			level = levels[k];
+		}
 	}
 }
 

@@ -1,0 +1,117 @@
+/* The counter of the device in Perfetto's format has each level that a bin of its curve knows. */
+#include "export/export.h"
+#include "export/perfetto.pb-c.h"
+#include "fixture.h"
+
+#define BIN_NS 65536 /* of a short trace */
+#define MOST 64
+
+struct level {
+	uint64_t bin;
+	int64_t mib;
+};
+
+static Perfetto__Trace *exported(struct fixture *f)
+{
+	char trace[128], path[128], *paths[] = { trace };
+	struct trace_files files = { .paths = paths, .count = 1 };
+	struct export_options o = { .path = path, .rank = NO_RANK, .device = -1 };
+	struct buf notes = { 0 };
+	struct err e = { 0 };
+	static unsigned char text[1 << 16];
+	size_t size;
+	FILE *file;
+
+	for (o.format = export_formats; strcmp(o.format->name, "perfetto");)
+		o.format++;
+	snprintf(trace, sizeof(trace), "%s/a.mtr", f->directory);
+	snprintf(path, sizeof(path), "%s/out", f->directory);
+	assert_int_equal(write_save(&f->w, trace), 0);
+	assert_int_equal(export_traces(&files, &o, &notes, &e), 0);
+	file = fopen(path, "rb");
+	assert_non_null(file);
+	size = fread(text, 1, sizeof(text), file);
+	fclose(file);
+	buf_release(&notes);
+	return perfetto__trace__unpack(NULL, size, text);
+}
+
+/* The counters of the track "device". */
+static size_t levels_of(const Perfetto__Trace *t, struct level *levels)
+{
+	uint64_t track = 0, last = 0;
+	size_t count = 0;
+
+	for (size_t i = 0; i < t->n_packet; i++) {
+		const Perfetto__TracePacket *p = t->packet[i];
+		const Perfetto__TrackDescriptor *d = p->track_descriptor;
+
+		if (d && d->counter && !strcmp(d->name, "device"))
+			track = d->uuid;
+		if (!p->track_event || p->track_event->track_uuid != track)
+			continue;
+		assert_true(p->timestamp > last);
+		assert_in_range(count, 0, MOST - 1);
+		last = p->timestamp;
+		levels[count].bin = (last - 1700000000000000000u) / BIN_NS;
+		levels[count++].mib = p->track_event->counter_value / MIB;
+	}
+	return count;
+}
+
+static void at(struct fixture *f, uint64_t ns, int kind, uint64_t address, bytes mib)
+{
+	struct written_segment *s = f->w.segments;
+
+	fixture_event(f, kind, address, mib * MIB, f->program);
+	s->events[s->event_count - 1].time_ns = ns;
+}
+
+/* A dip and a spike that are over within their bin, a rise and a drop that last, both in one bin,
+ * whose order is not known, and a drop that is partly made up for. A level that stays has no point.
+ */
+static void a_bin_loses_no_extreme(void **state)
+{
+	static const struct level expected[] = { { 0, 0 },   { 0, 100 },  { 3, 0 },   { 3, 100 },
+						 { 6, 600 }, { 6, 100 },  { 9, 150 }, { 12, 100 },
+						 { 15, 0 },  { 15, 300 }, { 15, 50 }, { 18, 0 },
+						 { 18, 20 } };
+	struct fixture *f = *state;
+	struct level levels[MOST];
+	Perfetto__Trace *t;
+	size_t count;
+
+	f->program = fixture_stack(f, "/job/program");
+	at(f, 10000, MT_DEVICE_ALLOC, 0x1000, 100);
+	at(f, 3 * BIN_NS + 100, MT_DEVICE_FREE, 0x1000, -100);
+	at(f, 3 * BIN_NS + 200, MT_DEVICE_ALLOC, 0x1000, 100);
+	at(f, 6 * BIN_NS + 100, MT_DEVICE_ALLOC, 0x2000, 500);
+	at(f, 6 * BIN_NS + 200, MT_DEVICE_FREE, 0x2000, -500);
+	at(f, 9 * BIN_NS + 100, MT_DEVICE_ALLOC, 0x3000, 50);
+	at(f, 12 * BIN_NS + 100, MT_DEVICE_FREE, 0x3000, -50);
+	at(f, 15 * BIN_NS + 100, MT_DEVICE_ALLOC, 0x3000, 200);
+	at(f, 15 * BIN_NS + 200, MT_DEVICE_FREE, 0x3000, -200);
+	at(f, 15 * BIN_NS + 300, MT_DEVICE_FREE, 0x1000, -100);
+	at(f, 15 * BIN_NS + 400, MT_DEVICE_ALLOC, 0x1000, 50);
+	at(f, 18 * BIN_NS + 100, MT_DEVICE_FREE, 0x1000, -50);
+	at(f, 18 * BIN_NS + 200, MT_DEVICE_ALLOC, 0x1000, 20);
+	t = exported(f);
+	assert_non_null(t);
+	count = levels_of(t, levels);
+	for (size_t i = 0; i < count && i < ARRAY_SIZE(expected); i++) {
+		assert_int_equal(levels[i].mib, expected[i].mib);
+		assert_int_equal(levels[i].bin, expected[i].bin);
+	}
+	assert_int_equal(count, ARRAY_SIZE(expected));
+	perfetto__trace__free_unpacked(t, NULL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(a_bin_loses_no_extreme, fixture_setup_directory,
+						fixture_teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
