@@ -1,6 +1,5 @@
 #include "export/input.h"
 
-#include "attribution/attribution.h"
 #include "replay/accounting.h"
 
 int input_open(struct input *in, const char *path, struct err *e)
@@ -50,10 +49,9 @@ int input_is_segment(const struct input *in, const struct mt_record *r)
 
 int input_is_failure(const struct input *in, const struct mt_record *r)
 {
-	if (r->device >= MT_MAX_DEVICES || r->kind != MT_DEVICE_FAIL)
-		return r->kind == MT_TENSOR_OOM;
-	return in->replay.device[r->device].counted_from_runtime ||
-	       (r->stack && !(tables_stack_flags(&in->trace.tables, r->stack) & STACK_PYTORCH));
+	if (r->device >= MT_MAX_DEVICES)
+		return r->kind == MT_TENSOR_OOM; /* the device is not known */
+	return account_is_failure(&in->replay.device[r->device], &in->trace.tables, r);
 }
 
 /* NULL: the end. */

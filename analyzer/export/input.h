@@ -34,8 +34,7 @@ const struct device *input_device(const struct input *in, int chosen, unsigned *
  * one (`counted_from_runtime`)? Is it one of a segment? */
 int input_is_block(const struct input *in, const struct mt_record *r);
 int input_is_segment(const struct input *in, const struct mt_record *r);
-/* Is it a failure of the job, as the report counts them: PyTorch's, or a call's that PyTorch does
- * not try again? */
+/* As account_is_failure(). */
 int input_is_failure(const struct input *in, const struct mt_record *r);
 
 /* The number of the first event after a moment of a device. Fails if there was no such moment. */

@@ -12,19 +12,6 @@ struct line_parts {
 	size_t count;
 };
 
-static void add_integer(struct output *o, int64_t value)
-{
-	char text[24], *at = text + sizeof(text);
-	uint64_t rest = value < 0 ? -(uint64_t)value : (uint64_t)value;
-
-	do
-		*--at = (char)('0' + rest % 10);
-	while (rest /= 10);
-	if (value < 0)
-		*--at = '-';
-	output_add(o, at, (size_t)(text + sizeof(text) - at));
-}
-
 static int write_part(const char *part, size_t length, void *context)
 {
 	output_add(context, part, length);
@@ -65,7 +52,7 @@ static void put_row(void *context, enum table_id table, const struct cell *cells
 	for (size_t i = 0; i < l->count; i++) {
 		output_add(&x->out, l->before[i], l->length[i]);
 		if (cells[i].type == CELL_INTEGER)
-			add_integer(&x->out, cells[i].integer);
+			output_add_integer(&x->out, cells[i].integer);
 		else if (cells[i].type == CELL_TEXT)
 			add_text(&x->out, cells[i].text);
 		else

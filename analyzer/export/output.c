@@ -43,3 +43,16 @@ int output_end(struct output *o, int failed, struct err *e)
 	*o = (struct output){ 0 };
 	return failed ? -1 : status;
 }
+
+void output_add_integer(struct output *o, int64_t value)
+{
+	char digits[24], *at = digits + sizeof(digits);
+	uint64_t rest = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
+
+	do
+		*--at = (char)('0' + rest % 10);
+	while (rest /= 10);
+	if (value < 0)
+		*--at = '-';
+	output_add(o, at, (size_t)(digits + sizeof(digits) - at));
+}

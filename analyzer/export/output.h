@@ -41,4 +41,7 @@ static inline void output_add(struct output *o, const void *data, size_t length)
 	o->used += length;
 }
 
+/* In decimal: printf() would take most of the time of an export. */
+void output_add_integer(struct output *o, int64_t value);
+
 #endif

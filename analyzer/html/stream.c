@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "attribution/attribution.h"
 #include "replay/accounting.h"
 #include "trace/event.h"
 
@@ -158,14 +157,6 @@ void stream_end(struct stream *s)
 	flush_sample(s, NULL, 0);
 }
 
-static int is_failure(const struct stream *s, const struct device *d, const struct mt_record *r)
-{
-	if (r->kind == MT_DEVICE_FAIL)
-		return d->counted_from_runtime ||
-		       (r->stack && !(tables_stack_flags(s->tables, r->stack) & STACK_PYTORCH));
-	return r->kind == MT_TENSOR_OOM;
-}
-
 static void on_memory(struct stream *s, const struct device *d, const struct mt_record *r,
 		      unsigned alloc)
 {
@@ -194,7 +185,7 @@ static void on_event(void *context, const struct device *d, const struct mt_reco
 	flush_sample(s, d, r->kind == MT_COMM_INIT);
 	if (alloc)
 		on_memory(s, d, r, alloc);
-	else if (is_failure(s, d, r))
+	else if (account_is_failure(d, s->tables, r))
 		add_event(s, STREAM_FAILURE, r->time_ns);
 	if (r->kind == MT_TENSOR_ALLOC || r->kind == MT_TENSOR_FREE)
 		return;

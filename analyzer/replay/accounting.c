@@ -99,6 +99,13 @@ int account_is_segment(const struct device *d, const struct tables *t, const str
 	       is_of_pytorch(t, r);
 }
 
+int account_is_failure(const struct device *d, const struct tables *t, const struct mt_record *r)
+{
+	if (r->kind == MT_DEVICE_FAIL)
+		return d->counted_from_runtime || (r->stack && !is_of_pytorch(t, r));
+	return r->kind == MT_TENSOR_OOM;
+}
+
 /* The stack that allocated the memory of an ALLOC or FREE event: another module may free it. */
 static uint32_t origin_of(struct account *a, const struct mt_record *r, unsigned alloc_kind)
 {

@@ -37,6 +37,10 @@ int account_is_segment_kind(unsigned alloc_kind);
  * `d` is the event's device. */
 int account_is_block(const struct device *d, const struct tables *t, const struct mt_record *r);
 int account_is_segment(const struct device *d, const struct tables *t, const struct mt_record *r);
+/* Is it a failure of the job? When the runtime refuses, the caching allocator frees its cache and
+ * tries again: only what the allocator reports itself is one. The refusal of any other caller is
+ * one. */
+int account_is_failure(const struct device *d, const struct tables *t, const struct mt_record *r);
 
 /* A keyframe begins; it names a live communicator; it is complete. */
 void account_keyframe_begin(struct account *a, struct replay *replay);

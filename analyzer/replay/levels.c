@@ -100,7 +100,7 @@ static inline void note_activity(const struct levels_pass *c, struct device *d,
 }
 
 static void record_failure(const struct levels_pass *c, struct device *d, struct position at,
-			   const struct mt_record *r, unsigned stack)
+			   const struct mt_record *r)
 {
 	struct failure f = {
 		.when = peaks_moment(d, at, r),
@@ -111,12 +111,7 @@ static void record_failure(const struct levels_pass *c, struct device *d, struct
 		.largest_free = -1,
 	};
 
-	/*
-	 * When the runtime refuses, the caching allocator frees its cache and tries again: only
-	 * what the allocator reports itself is a failure of the job. The refusal of any other
-	 * caller is one.
-	 */
-	if (f.from_runtime && !d->counted_from_runtime && (stack & STACK_PYTORCH || !r->stack))
+	if (!account_is_failure(d, c->tables, r))
 		return;
 	if (!d->failures)
 		d->failures = xcalloc(REPLAY_MAX_OOMS, sizeof(*d->failures));
@@ -222,7 +217,7 @@ static void record_other_kinds(struct levels_pass *c, struct device *d, struct p
 	case MT_DEVICE_FAIL:
 		d->oom_records +=
 			r->kind == (d->counted_from_runtime ? MT_DEVICE_FAIL : MT_TENSOR_OOM);
-		record_failure(c, d, at, r, tables_stack_flags(c->tables, r->stack));
+		record_failure(c, d, at, r);
 		return;
 	default:
 		if (!record_other_memory(c, d, at, r))

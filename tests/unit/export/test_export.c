@@ -294,6 +294,29 @@ static void the_runtime_fails(void **state)
 	free(text);
 }
 
+static void integers_are_decimal(void **state)
+{
+	static const int64_t values[] = { 0, 7, -10, INT64_MAX, INT64_MIN };
+	struct fixture *f = *state;
+	struct output o;
+	struct err e = { 0 };
+	char path[128], text[128] = "";
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/out", f->directory);
+	assert_int_equal(output_begin(&o, path, NULL, 0, &e), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(values); i++) {
+		output_add_integer(&o, values[i]);
+		output_add(&o, " ", 1);
+	}
+	assert_int_equal(output_end(&o, 0, &e), 0);
+	file = fopen(path, "r");
+	assert_non_null(file);
+	assert_true(fread(text, 1, sizeof(text) - 1, file) > 0);
+	fclose(file);
+	assert_string_equal(text, "0 7 -10 9223372036854775807 -9223372036854775808 ");
+}
+
 /* The file of -o may be a device, which nothing takes the place of. */
 static void a_device_is_written_to(void **state)
 {
@@ -321,6 +344,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup_directory, fixture_teardown)
 		TEST(a_device_is_written_to),
 		TEST(the_runtime_fails),
+		TEST(integers_are_decimal),
 		TEST(samples_have_labels_of_their_own),
 		TEST(a_format_of_one_process_has_one_of_the_rank),
 		TEST(processes_of_one_rank_have_rows_of_their_own),
