@@ -59,6 +59,7 @@ static void compare_stage(const struct report *r, const struct rank *s)
 	struct metrics *m = s->metrics;
 	bytes others = 0, last = 0, others_static = 0;
 	bytes own = m->parameters + m->gradients + m->optimizer_states;
+	double expected;
 	int64_t count = 0;
 
 	m->last_stage = m->pipeline_rank == m->pipeline_size - 1;
@@ -72,10 +73,14 @@ static void compare_stage(const struct report *r, const struct rank *s)
 		if (o->pipeline_rank == o->pipeline_size - 1)
 			last = o->activations > last ? o->activations : last;
 	}
-	if (!count || !m->parameters)
+	if (!count || m->parameters <= 0)
 		return;
 	others /= count;
-	others_static = (bytes)((double)own * (double)others / (double)m->parameters);
+	expected = (double)own * (double)others / (double)m->parameters;
+	/* Of a record, the quotient may be beyond every number of bytes. */
+	if (expected < -(double)BYTES_LIMIT || expected > (double)BYTES_LIMIT)
+		return;
+	others_static = (bytes)expected;
 	if (m->parameters > others / 10 * 13)
 		m->stage_static = own - others_static;
 	if (!m->last_stage && last && m->activations > last / 2 * 3)

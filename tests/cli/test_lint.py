@@ -162,6 +162,11 @@ class Layers(unittest.TestCase):
         self.write("analyzer/render/stray.c", 'const char *stray = "{\\"key\\": %d}";\n')
         self.check("json", "analyzer/plan/stray.c:1: JSON by hand")
 
+    def test_division(self):
+        self.check("division")
+        self.write("analyzer/diagnose/rules.def", "(m->step / m->steps)", old="(m->steps || m->run_evaluates)")
+        self.check("division", r"rules.def:\d+: divides by steps")
+
     def test_size(self):
         """A file and a function that are one line too long."""
         self.check("size")

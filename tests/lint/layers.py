@@ -5,7 +5,8 @@
 
 Rules: include (an #include, call or use that the table does not allow), table (a circle in it, a row without a folder), room (a file
 in no row), prototype (a header declares what another file defines), tag (a struct or enum defined twice in a part), output (something is
-printed outside cmd/), json (JSON written by hand outside render/), format (clang-format differs), size (files and functions), folder (too
+printed outside cmd/), json (JSON written by hand outside render/), division (a rule of
+diagnosis divides by a metric without PER()), format (clang-format differs), size (files and functions), folder (too
 many files, a file beside the folders). Sources are read only, nothing is built.
 --circles prints the circles of .c files by their calls. Exit status 1 if a rule is broken.
 """
@@ -17,7 +18,7 @@ import shutil
 import subprocess
 import sys
 
-RULES = ("include", "table", "room", "prototype", "tag", "output", "json", "format", "size", "folder")
+RULES = ("include", "table", "room", "prototype", "tag", "output", "json", "division", "format", "size", "folder")
 MAX_LINES, MAX_IN_A_FUNCTION, MAX_IN_A_FOLDER = 500, 60, 45
 MAY_PRINT = ("analyzer/cmd/", "analyzer/main.c", "analyzer/util/terminal.c", "analyzer/util/launch.c", "analyzer/util/util.c", "analyzer/util/err.c")
 # The commands, one a file, share a header.
@@ -242,6 +243,13 @@ def check_json(tree, table):
         if f.startswith("analyzer/") and not f.startswith("analyzer/render/"):
             for m in re.finditer(r'["{,]\s*(\\"[\w%.$-]*\\") ?:', blank(tree.raw[f], strings=False)):
                 yield "%s: JSON by hand: %s" % (tree.line(f, m.start()), m.group(1))
+
+
+def check_division(tree, table):
+    for f in tree.files:
+        if f.startswith("analyzer/diagnose/") and f.endswith(".def"):
+            for m in re.finditer(r"[/%][\s(]*m->(\w+)", tree.text[f]):
+                yield "%s: divides by %s, which may be 0: PER() does not" % (tree.line(f, m.start()), m.group(1))
 
 
 def check_format(tree, table):

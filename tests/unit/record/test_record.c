@@ -143,6 +143,53 @@ static void test_hostile_values(void **state)
 	report_release(&r);
 }
 
+/* A record with values of metrics that no trace has together: each of them 0, missing, or extreme.
+ */
+static char *any_metrics(unsigned draw)
+{
+	static const char *const values[] = { "0", "1",          "-1",
+					      "4", "1073741824", "9223372036854775807" };
+	struct buf line = { 0 };
+
+	buf_puts(&line,
+		 "{\"memtrace_record\":1,\"run\":\"a\",\"device\":0,\"metrics\":{\"step\":1");
+	for (size_t i = 0; i < metric_count; i++) {
+		draw = draw * 1103515245 + 12345;
+		if (draw >> 16 & 1 && strcmp(metric_rows[i].name, "step"))
+			buf_addf(&line, ",\"%s\":%s", metric_rows[i].name,
+				 values[(draw >> 17) % ARRAY_SIZE(values)]);
+	}
+	buf_puts(&line, "}}\n");
+	return buf_take(&line);
+}
+
+/* No rule divides by 0, or computes what does not fit, whatever the metrics of a record. */
+static void test_hostile_metrics(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < 4000; i++) {
+		char *a = any_metrics(2 * i), *b = any_metrics(2 * i + 1);
+		struct report r = again(a), second = again(b);
+		struct diagnosis d = { 0 };
+
+		r.ranks = xrealloc(r.ranks, 2, sizeof(*r.ranks));
+		r.ranks[r.count++] = second.ranks[0];
+		second.count = 0;
+		/* Two pipeline stages, which are compared. */
+		for (size_t k = 0; k < r.count; k++) {
+			r.ranks[k].peak_allocated = INT64_C(1) << 40;
+			r.ranks[k].metrics->tags =
+				i % 3 ? (uint64_t)i * UINT64_C(0x9e3779b97f4a7c15) : 0;
+		}
+		diagnose(&d, &r);
+		diagnosis_release(&d);
+		report_release(&second);
+		report_release(&r);
+		free(a);
+		free(b);
+	}
+}
+
 static void add(struct record_merge *m, const char *line)
 {
 	struct err e = { 0 };
@@ -227,6 +274,7 @@ int main(void)
 		cmocka_unit_test(test_limit),
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_hostile_values),
+		cmocka_unit_test(test_hostile_metrics),
 		cmocka_unit_test(test_any_order),
 	};
 
