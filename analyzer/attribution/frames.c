@@ -48,6 +48,17 @@ const struct signature signatures[] = {
 #undef SIGNATURE
 };
 const size_t signature_count = ARRAY_SIZE(signatures);
+
+const char *stack_tag_name(enum stack_tag tag)
+{
+	static const char *const names[] = {
+#define TAG(id, meaning) #id,
+#include "attribution/tags.def"
+#undef TAG
+	};
+
+	return names[tag];
+}
 static_assert(ARRAY_SIZE(signatures) <= 64, "signatures are bits of one number");
 
 /* The rows whose file pattern a path matches, one bit each. Few files have many frames, so a path

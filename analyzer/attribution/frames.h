@@ -61,6 +61,8 @@ enum stack_tag {
 };
 static_assert(TAGS <= 64, "tags are bits of one number");
 #define TAGGED(id) (UINT64_C(1) << TAG_##id)
+/* The name of its row, for files that outlive the order of the rows. */
+const char *stack_tag_name(enum stack_tag tag);
 
 /* The kind of a single frame: FRAME rows. */
 enum frame_kind {

@@ -19,6 +19,8 @@
 #define RECORD_KEY "memtrace_record"
 /* With the end of the line. */
 #define RECORD_MAX 65536
+/* Of the `kept` steps of a longer list, so many are its first; the others are its last. */
+#define RECORD_FIRST_STEPS(kept) ((kept) / 2)
 
 /* What the declared configuration should need, by component; of the rank's pipeline stage. */
 struct record_estimate {

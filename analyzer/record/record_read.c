@@ -203,6 +203,9 @@ static void read_lists(struct rank *r, const json_t *j)
 	r->step_count = list_of(j, "steps", sizeof(*r->steps), &r->steps, &list);
 	for (size_t i = 0; i < r->step_count; i++)
 		read_step(r, &r->steps[i], json_array_get(list, i));
+	r->steps_left_out = (size_t)larger_of(
+		between(json_object_get(j, "step_count"), 0, INT32_MAX) - (int64_t)r->step_count, 0);
+	r->steps_before_gap = RECORD_FIRST_STEPS(r->step_count);
 	r->timeline_count = list_of(j, "timeline", sizeof(*r->timeline), &r->timeline, &list);
 	for (size_t i = 0; i < r->timeline_count; i++)
 		read_time(r, &r->timeline[i], json_array_get(list, i));
@@ -253,6 +256,20 @@ static void read_versions(struct rank *r, json_t *o)
 	}
 }
 
+static uint64_t tags(const json_t *names)
+{
+	uint64_t bits = 0;
+
+	for (size_t i = 0; i < json_array_size(names); i++) {
+		const char *name = json_string_value(json_array_get(names, i));
+
+		for (enum stack_tag t = 0; name && t < TAGS; t++)
+			if (!strcmp(name, stack_tag_name(t)))
+				bits |= UINT64_C(1) << t;
+	}
+	return bits;
+}
+
 static void read_metrics(struct rank *r, const json_t *j)
 {
 	const json_t *o = json_object_get(j, "metrics");
@@ -265,7 +282,7 @@ static void read_metrics(struct rank *r, const json_t *j)
 
 		memcpy((char *)r->metrics + metric_rows[i].offset, &value, sizeof(value));
 	}
-	r->metrics->tags = (uint64_t)json_integer_value(json_object_get(j, "tags"));
+	r->metrics->tags = tags(json_object_get(j, "stack_tags"));
 	r->metrics->leak_thread = MT_NO_THREAD;
 	report_clamp_metrics(r->metrics);
 }

@@ -139,10 +139,11 @@ static json_t *owners(const struct rank *r)
 /* The first and the last steps: a leak shows between them, and so does where a job stands. */
 static json_t *steps(const struct rank *r, size_t most)
 {
+	size_t first = RECORD_FIRST_STEPS(most);
 	json_t *list = json_array();
 
 	for (size_t i = 0; i < r->step_count; i++)
-		if (i < most / 2 || i + most - most / 2 >= r->step_count)
+		if (i < first || i + most - first >= r->step_count)
 			json_array_append_new(list, step(&r->steps[i]));
 	return list;
 }
@@ -185,6 +186,16 @@ static json_t *metrics(const struct metrics *m)
 			set(o, metric_rows[i].name, json_integer(value));
 	}
 	return o;
+}
+
+static json_t *tags(uint64_t bits)
+{
+	json_t *list = json_array();
+
+	for (enum stack_tag t = 0; t < TAGS; t++)
+		if (bits >> t & 1)
+			json_array_append_new(list, json_string(stack_tag_name(t)));
+	return list;
 }
 
 static json_t *remedies(const struct finding *f)
@@ -303,14 +314,16 @@ static json_t *record_json(const struct rank *x, const struct limits *l)
 	for (size_t i = 0; i < x->oom_count; i++)
 		if (i + l->failures >= x->oom_count)
 			json_array_append_new(list, failure(&x->ooms[i]));
-	set(j, "step_count", json_integer((json_int_t)x->step_count));
+	set(j, "step_count", json_integer((json_int_t)(x->step_count + x->steps_left_out)));
 	set(j, "steps", steps(x, l->steps));
 	set(j, "timeline", timeline(x, l->points));
 	set(j, "phases", list = json_array());
 	for (size_t i = 0; i < x->phase_count && l->places; i++)
 		json_array_append_new(list, phase(&x->phases[i]));
 	set(j, "metrics", metrics(x->metrics));
-	set(j, "tags", json_integer(x->metrics ? (json_int_t)x->metrics->tags : 0));
+	set(j, "stack_tags", tags(x->metrics ? x->metrics->tags : 0));
+	if (x->imported)
+		set(j, "peak_device_bytes", json_null());
 	return j;
 }
 

@@ -169,13 +169,19 @@ static void summarize_group(struct rank_group *g, const struct report *r)
 	free(values);
 }
 
-/* The peak up to a step: a rank that died early is compared with the others up to the same step. */
+/* The peak up to a step: a rank that died early is compared with the others up to the same step.
+ * UNKNOWN_BYTES: steps before it were left out, or the first one came after it. */
 static bytes peak_until(const struct rank *r, uint32_t step)
 {
-	bytes most = 0;
+	size_t known = r->steps_before_gap;
+	bytes most = UNKNOWN_BYTES;
 
+	if (r->steps_left_out && !r->step_count)
+		return UNKNOWN_BYTES;
 	if (last_step(r) <= step)
 		return r->peak_allocated;
+	if (r->steps_left_out && (!known || r->steps[known - 1].step < step))
+		return UNKNOWN_BYTES;
 	for (size_t i = 0; i < r->step_count && r->steps[i].step <= step; i++)
 		most = r->steps[i].peak > most ? r->steps[i].peak : most;
 	return most;
@@ -200,20 +206,27 @@ static struct outlier compare(const struct report *r, const struct rank_group *g
 			     .median = g->median[m],
 			     .deviation = g->deviation[m] };
 	bytes *values;
+	size_t known = 0;
 
 	if (last_step(x) >= g->last_step)
 		return o;
 	/* The rank stopped earlier; reserved and device peaks are not known by step. */
 	o.median = o.value;
-	if (m != LEVEL_ALLOCATED)
+	if (m != LEVEL_ALLOCATED || peak_until(x, last_step(x)) == UNKNOWN_BYTES)
 		return o;
 	values = xcalloc(g->count, sizeof(*values));
-	for (size_t i = 0; i < g->count; i++)
-		values[i] = peak_until(&r->ranks[g->ranks[i]], last_step(x));
-	o.median = bytes_median(values, g->count);
-	for (size_t i = 0; i < g->count; i++)
-		values[i] = bytes_distance(values[i], o.median);
-	o.deviation = bytes_median(values, g->count);
+	for (size_t i = 0; i < g->count; i++) {
+		bytes peak = peak_until(&r->ranks[g->ranks[i]], last_step(x));
+
+		if (peak != UNKNOWN_BYTES)
+			values[known++] = peak;
+	}
+	if (known >= FEWEST) {
+		o.median = bytes_median(values, known);
+		for (size_t i = 0; i < known; i++)
+			values[i] = bytes_distance(values[i], o.median);
+		o.deviation = bytes_median(values, known);
+	}
 	free(values);
 	return o;
 }
@@ -236,7 +249,7 @@ static uint32_t off_since(const struct report *r, const struct rank_group *g,
 			if (peak >= 0)
 				values[n++] = peak;
 		}
-		if (bytes_is_far(x->steps[s].peak, bytes_median(values, n), o->deviation))
+		if (n && bytes_is_far(x->steps[s].peak, bytes_median(values, n), o->deviation))
 			found = step;
 	}
 	free(values);

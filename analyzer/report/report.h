@@ -192,6 +192,8 @@ struct rank {
 	struct stacks stacks;   /* at the peak */
 	struct step_row *steps; /* the first REPORT_STEPS */
 	size_t step_count;
+	/* A record leaves out `steps_left_out` steps behind the first `steps_before_gap` rows. */
+	size_t steps_left_out, steps_before_gap;
 	struct span_row *spans; /* the first REPORT_SPANS */
 	size_t span_count;
 	struct phase_row *phases; /* those of the trace, in the order of phase.def */

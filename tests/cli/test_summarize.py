@@ -1,6 +1,7 @@
 """Records: every key is explained, report says the same of them as of the traces, and the order of merging does not matter."""
 import json
 import os
+import pickle
 import random
 import re
 import subprocess
@@ -8,6 +9,7 @@ import unittest
 
 from harness import BUILD, MEMTRACE, ROOT, Case
 
+MIB = 1 << 20
 MAN = os.path.join(ROOT, "docs", "man", "memtrace-summarize.1")
 
 
@@ -55,6 +57,33 @@ class Summarize(Case):
             self.assertEqual({k for k in x["peak"] if x["peak"][k] != y["peak"][k]} - {"stacks"}, set())
         text = self.run_([MEMTRACE, "report", records]).stdout
         self.assertEqual(text.splitlines()[0], self.run_([MEMTRACE, "report", self.traces]).stdout.splitlines()[0])
+
+    def test_record_of_a_snapshot(self):
+        """A snapshot does not tell the device's peak nor its own end, and its record says so too."""
+        block = {"address": 1 << 28, "size": 3 * MIB, "requested_size": 3 * MIB, "state": "active_allocated", "frames": []}
+        segment = {"device": 0, "address": 1 << 28, "total_size": 4 * MIB, "allocated_size": 3 * MIB, "active_size": 3 * MIB, "stream": 0,
+                   "segment_type": "large", "blocks": [block]}
+        snapshot = os.path.join(self.dir, "snapshot.pickle")
+        with open(snapshot, "wb") as f:
+            event = {"action": "alloc", "addr": 1 << 28, "size": 3 * MIB, "stream": 0, "time_us": 1, "frames": []}
+            pickle.dump({"segments": [segment], "device_traces": [[event]]}, f, protocol=2)
+        record = self.write("record", self.summarize(snapshot).stdout)
+        with open(record) as f:
+            said = json.load(f)
+        self.assertEqual([said[key] for key in ("imported", "peak_device_bytes", "peak_allocated_bytes")], [True, None, 3 * MIB])
+        a, b = (json.loads(self.run_([MEMTRACE, "report", "--json", x]).stdout)["ranks"][0] for x in (snapshot, record))
+        self.assertIsNone(b["peak"]["device_bytes"])
+        self.assertEqual({k for k in a if a[k] != b[k]} - {"peak", "timeline", "phase_starts"}, set())
+        a, b = (self.run_([MEMTRACE, "report", x]).stdout for x in (snapshot, record))
+        for text in a, b:
+            self.assertIn("the device's peak is unknown", text)
+            self.assertNotIn("end record", text)
+
+    def test_record_of_marked_steps(self):
+        record = json.loads(self.summarize(self.traces).stdout.splitlines()[0])
+        for marked in False, True:
+            path = self.write("marked", json.dumps(dict(record, steps_marked=marked)) + "\n")
+            self.assertEqual(json.loads(self.run_([MEMTRACE, "report", "--json", path]).stdout)["ranks"][0]["steps_marked"], marked)
 
     def held(self, records):
         """The most memory of `report --json`, in bytes."""

@@ -4,6 +4,7 @@
 #include "config/derive.h"
 #include "record/record.h"
 #include "record/record_merge.h"
+#include "report/rank_groups.h"
 
 #include <string.h>
 
@@ -143,6 +144,90 @@ static void test_hostile_values(void **state)
 	report_release(&r);
 }
 
+/* Tags are names: a tag that is not known here is none, and a number of another version's rows is not read. */
+static void test_tags(void **state)
+{
+	struct report r = again(
+		"{\"memtrace_record\":1,\"run\":\"a\",\"device\":0,\"metrics\":{\"step\":1},\"tags\":255,"
+		"\"stack_tags\":[\"OPTIMIZER\",\"OF_A_LATER_VERSION\",3,null,\"FSDP\"]}\n");
+	struct config c;
+	char *line;
+
+	(void)state;
+	assert_true(r.ranks[0].metrics->tags == (TAGGED(OPTIMIZER) | TAGGED(FSDP)));
+	config_init(&c);
+	line = line_of(&r, 0, &c);
+	assert_non_null(strstr(line, "\"stack_tags\":[\"OPTIMIZER\",\"FSDP\"]"));
+	config_release(&c);
+	report_release(&r);
+	free(line);
+}
+
+#define GIB (INT64_C(1) << 30)
+#define STEPS 1000
+
+/* The record of a rank that holds 10 GiB, and in step 50 or 20 of the first rank 50 GiB. */
+static void add_rank(struct report *to, int number, size_t steps, size_t high)
+{
+	static struct step_row rows[STEPS];
+	static char name[] = "a";
+	struct rank x = { .run_id = name,
+			  .host = name,
+			  .trace = name,
+			  .rank = number,
+			  .world_size = 4,
+			  .peak_allocated = 50 * GIB,
+			  .steps = rows,
+			  .step_count = steps };
+	struct report one = { .ranks = &x, .count = 1 }, back;
+	struct config c;
+	char *line;
+
+	for (size_t i = 0; i < steps; i++)
+		rows[i] = (struct step_row){ .step = (uint32_t)i + 1,
+					     .peak = (i + 1 == high ? 50 : 10) * GIB };
+	config_init(&c);
+	line = line_of(&one, 0, &c);
+	back = again(line);
+	assert_int_equal(back.ranks[0].step_count, steps < 64 ? steps : 64);
+	to->ranks = xrealloc(to->ranks, to->count + 1, sizeof(*to->ranks));
+	to->ranks[to->count++] = back.ranks[0];
+	back.count = 0;
+	report_release(&back);
+	config_release(&c);
+	free(line);
+}
+
+/* A rank that ended early is compared with the others up to there, as far as their records say. */
+static void test_steps_that_are_left_out(void **state)
+{
+	static const struct {
+		size_t ended, high, high_of_others, outliers;
+	} cases[] = {
+		{ 100, 50, 50, 0 },  /* their step 50 is in no record */
+		{ 100, 20, 990, 0 }, /* nor would it be */
+		{ 30, 20, 20, 0 },
+		{ 30, 20, 990, 1 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct report r = { 0 };
+
+		add_rank(&r, 0, cases[i].ended, cases[i].high);
+		for (int k = 1; k < 4; k++)
+			add_rank(&r, k, STEPS, cases[i].high_of_others);
+		ranks_relate(&r, NULL);
+		assert_non_null(r.as_job);
+		assert_int_equal(r.as_job->group_count, 1);
+		assert_int_equal(r.as_job->outlier_count, cases[i].outliers);
+		if (cases[i].outliers)
+			assert_int_equal(r.as_job->outliers[0].step, cases[i].high);
+		ranks_free(r.as_job);
+		report_release(&r);
+	}
+}
+
 /* A record with values of metrics that no trace has together: each of them 0, missing, or extreme.
  */
 static char *any_metrics(unsigned draw)
@@ -274,6 +359,8 @@ int main(void)
 		cmocka_unit_test(test_limit),
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_hostile_values),
+		cmocka_unit_test(test_tags),
+		cmocka_unit_test(test_steps_that_are_left_out),
 		cmocka_unit_test(test_hostile_metrics),
 		cmocka_unit_test(test_any_order),
 	};
