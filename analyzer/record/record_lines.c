@@ -16,6 +16,9 @@ int path_is_records(const char *path)
 		return 1;
 	if (stat(path, &st) < 0 || S_ISDIR(st.st_mode))
 		return 0;
+	/* What is read of a pipe is gone, and no trace is read from one. */
+	if (S_ISFIFO(st.st_mode))
+		return 1;
 	f = fopen(path, "re");
 	if (f) {
 		(void)!fread(head, 1, sizeof(head) - 1, f);
@@ -94,17 +97,73 @@ static int read_all(FILE *f, const char *path,
 	return status ? -1 : count;
 }
 
+static FILE *open_once(const char *path, struct err *e)
+{
+	FILE *f = strcmp(path, "-") ? fopen(path, "re") : stdin;
+
+	if (!f)
+		err_set(e, "cannot open %s: %s", path, strerror(errno));
+	return f;
+}
+
+int record_each_of(FILE *f, const char *path,
+		   int (*on)(void *context, const json_t *record, struct str line, struct err *e),
+		   void *context, struct buf *notes, struct err *e)
+{
+	if (f != stdin)
+		rewind(f);
+	return read_all(f, strcmp(path, "-") ? path : "standard input", on, context, notes, e);
+}
+
 int record_each(const char *path,
 		int (*on)(void *context, const json_t *record, struct str line, struct err *e),
 		void *context, struct buf *notes, struct err *e)
 {
-	int is_stdin = !strcmp(path, "-"), count;
-	FILE *f = is_stdin ? stdin : fopen(path, "re");
+	FILE *f = open_once(path, e);
+	int count;
 
 	if (!f)
-		return err_set(e, "cannot open %s: %s", path, strerror(errno));
-	count = read_all(f, is_stdin ? "standard input" : path, on, context, notes, e);
-	if (!is_stdin)
+		return -1;
+	count = record_each_of(f, path, on, context, notes, e);
+	if (f != stdin)
 		fclose(f);
 	return count;
+}
+
+int record_is_copy(const char *path)
+{
+	struct stat st;
+
+	return !strcmp(path, "-") || stat(path, &st) < 0 || !S_ISREG(st.st_mode);
+}
+
+static int copy(FILE *from, FILE *to, const char *path, struct err *e)
+{
+	char part[1 << 14];
+	size_t length;
+
+	while ((length = fread(part, 1, sizeof(part), from)))
+		if (fwrite(part, 1, length, to) != length)
+			return err_set(e, "cannot write the temporary file: %s", strerror(errno));
+	if (ferror(from))
+		return err_set(e, "cannot read %s: %s", path, strerror(errno));
+	return 0;
+}
+
+FILE *record_open(const char *path, struct err *e)
+{
+	FILE *f = open_once(path, e), *kept;
+
+	if (!f || !record_is_copy(path))
+		return f;
+	kept = tmpfile();
+	if (!kept) {
+		err_set(e, "cannot make a temporary file: %s", strerror(errno));
+	} else if (copy(f, kept, path, e) < 0) {
+		fclose(kept);
+		kept = NULL;
+	}
+	if (f != stdin)
+		fclose(f);
+	return kept;
 }

@@ -204,7 +204,8 @@ static void read_lists(struct rank *r, const json_t *j)
 	for (size_t i = 0; i < r->step_count; i++)
 		read_step(r, &r->steps[i], json_array_get(list, i));
 	r->steps_left_out = (size_t)larger_of(
-		between(json_object_get(j, "step_count"), 0, INT32_MAX) - (int64_t)r->step_count, 0);
+		between(json_object_get(j, "step_count"), 0, INT32_MAX) - (int64_t)r->step_count,
+		0);
 	r->steps_before_gap = RECORD_FIRST_STEPS(r->step_count);
 	r->timeline_count = list_of(j, "timeline", sizeof(*r->timeline), &r->timeline, &list);
 	for (size_t i = 0; i < r->timeline_count; i++)

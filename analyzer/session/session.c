@@ -9,6 +9,7 @@
 #include "record/record_lines.h"
 #include "replay/replay.h"
 #include "report/report_build.h"
+#include "session/session_records.h"
 #include "session/trace_config.h"
 #include "trace/trace.h"
 
@@ -88,21 +89,18 @@ static void *read_files(void *context)
 	pthread_mutex_lock(&c->lock);
 	while (c->next < count) {
 		struct report own = { 0 };
-		size_t i = c->next++;
+		size_t i = c->next++, devices;
 
 		pthread_mutex_unlock(&c->lock);
 		add_trace(&own, c->files->paths[i], i, c->options, count == 1, &c->errors[i]);
 		if (reduces && !c->options->on_devices)
 			for (size_t k = 0; k < own.count; k++)
 				rank_reduce(&own.ranks[k], SESSION_REDUCED_STACKS);
-		if (c->options->on_devices) {
-			size_t devices = own.count;
-
+		devices = own.count;
+		if (c->options->on_devices)
 			report_release(&own);
-			own.count = devices;
-		}
 		pthread_mutex_lock(&c->lock);
-		c->devices += own.count;
+		c->devices += devices;
 		if (!c->options->on_devices)
 			move_ranks(c->report, &own);
 		c->done++;
@@ -127,11 +125,16 @@ static int needs_traces(const char *path, struct err *e)
 	return err_set(e, "%s has records, and this needs the traces themselves", path);
 }
 
-int session_find(struct session *s, char *const *arguments, size_t count, const char *run,
-		 struct buf *notes, struct err *e)
+static void session_init(struct session *s)
 {
 	*s = (struct session){ 0 };
 	config_init(&s->config);
+}
+
+int session_find(struct session *s, char *const *arguments, size_t count, const char *run,
+		 struct buf *notes, struct err *e)
+{
+	session_init(s);
 	for (size_t i = 0; i < count; i++)
 		if (path_is_records(arguments[i]))
 			return needs_traces(arguments[i], e);
@@ -239,64 +242,21 @@ static void read_config(struct session *s)
 	trace_release(&t);
 }
 
-/* The records that are read, and the configuration of the one that is shown in detail: all ranks
- * declare the same. */
-struct record_reading {
-	struct session *session;
-	const char *run; /* NULL: all */
-};
-
-static int take_record(void *context, const json_t *record, struct str line, struct err *e)
-{
-	struct record_reading *c = context;
-	struct report *r = &c->session->report;
-	const char *run = json_string_value(json_object_get(record, "run"));
-	struct err ignored = { 0 };
-
-	(void)line;
-	if (c->run && (!run || strcmp(run, c->run)))
-		return 0;
-	if (record_add(r, record, e) < 0)
-		return -1;
-	if (!c->session->has_config)
-		c->session->has_config = record_config(&c->session->config, record, &ignored) == 0;
-	if (r->count > SESSION_MAX_WHOLE)
-		rank_reduce(&r->ranks[r->count - 1], SESSION_REDUCED_STACKS);
-	return 0;
-}
-
-static int load_records(struct session *s, char *const *arguments, size_t count,
-			const struct session_options *o, struct buf *notes, struct err *e)
-{
-	struct record_reading c = { .session = s, .run = o->run };
-	struct err ignored = { 0 };
-
-	*s = (struct session){ 0 };
-	config_init(&s->config);
-	if (o->on_trace || o->keep_live || o->keep_peak_blocks)
-		return needs_traces(arguments[0], e);
-	for (size_t i = 0; i < count; i++) {
-		if (!path_is_records(arguments[i]))
-			return err_set(e, "%s has records and %s has none: name one kind",
-				       arguments[0], arguments[i]);
-		if (record_each(arguments[i], take_record, &c, notes, e) < 0)
-			return -1;
-	}
-	if (!s->report.count)
-		return err_set(e, "%s: there are no records%s%s here", arguments[0],
-			       o->run ? " of run " : "", o->run ? o->run : "");
-	s->has_config = s->has_config && config_derive(&s->config, &ignored) == 0;
-	report_sort(&s->report);
-	ranks_relate(&s->report, s->has_config ? &s->config : NULL);
-	return 0;
-}
-
 int session_load(struct session *s, char *const *arguments, size_t count,
 		 const struct session_options *o, struct buf *notes, struct err *e)
 {
-	if (count && path_is_records(arguments[0]))
-		return load_records(s, arguments, count, o, notes, e);
-	if (session_find(s, arguments, count, o->run, notes, e) < 0 ||
+	const char *records = NULL, *other = NULL;
+
+	session_init(s);
+	for (size_t i = count; i-- > 0;)
+		*(path_is_records(arguments[i]) ? &records : &other) = arguments[i];
+	if (records && other)
+		return err_set(e, "%s has records and %s has none: name one kind", records, other);
+	if (records && (o->on_trace || o->keep_live || o->keep_peak_blocks))
+		return needs_traces(records, e);
+	if (records)
+		return session_load_records(s, arguments, count, o, notes, e);
+	if (trace_files_find(&s->files, arguments, count, o->run, notes, e) < 0 ||
 	    session_read(s, o, notes, e) < 0)
 		return -1;
 	restore_worst(s, o);

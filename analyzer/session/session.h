@@ -22,8 +22,8 @@ struct trace;
 #define SESSION_REDUCED_STACKS 10
 
 struct session_options {
-	const char *run;       /* "ID" or "ID:RESTART"; NULL: the latest run of each directory */
-	int rank;              /* read the traces of this rank only; NO_RANK: all */
+	const char *run;       /* for attempts_choose(); NULL: the latest run of each directory */
+	int rank;              /* of this rank only; NO_RANK: all */
 	const char *phase;     /* replay_options.phase */
 	int keep_live;         /* the report keeps each block that is live at the end */
 	int keep_peak_blocks;  /* the report keeps each block that is live at the peak */

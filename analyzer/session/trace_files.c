@@ -1,5 +1,6 @@
 #include "session/trace_files.h"
 
+#include "session/attempts.h"
 #include "trace/trace.h"
 #include "util/order.h"
 
@@ -138,142 +139,23 @@ static int add_directory(struct found_traces *c, struct trace_files *g, const ch
 	return found ? 0 : err_set(e, "%s: there are no traces (*.mtr) here", path);
 }
 
-static int is_of_run(const struct found_trace *x, const char *run)
+/* The attempts of the traces, in their order. The caller releases them. */
+static struct attempts attempts_of(const struct found_traces *c)
 {
-	size_t n = *run == ':' ? 0 : strlen(x->run_id);
-	char restart[32];
-
-	if (!strcmp(run, "oom"))
-		return x->ooms != 0;
-	if (strncmp(run, x->run_id, n))
-		return 0;
-	snprintf(restart, sizeof(restart), ":%d", x->restart);
-	return !run[n] || !strcmp(run + n, restart);
-}
-
-/* An attempt of a job that its launcher restarts. */
-struct attempt {
-	int restart;
-	uint64_t ooms, events;
-};
-
-static int by_restart(const void *a, const void *b)
-{
-	const struct attempt *x = a, *y = b;
-
-	return ORDER(x->restart, y->restart);
-}
-
-/* The attempts of a trace's job in the same argument, by restart. The caller frees the list. */
-static struct attempt *attempts_of(const struct found_traces *c, const struct found_trace *job,
-				   size_t *count)
-{
-	struct attempt *list = NULL;
-	size_t room = 0;
-
-	*count = 0;
-	for (size_t i = 0, k; i < c->count; i++) {
-		const struct found_trace *x = &c->all[i];
-
-		if (x->argument != job->argument || strcmp(x->run_id, job->run_id))
-			continue;
-		for (k = 0; k < *count && list[k].restart != x->restart; k++)
-			;
-		if (k == *count) {
-			list = grow(list, *count, &room, sizeof(*list));
-			list[(*count)++] = (struct attempt){ .restart = x->restart };
-		}
-		list[k].ooms += x->ooms;
-		list[k].events += x->events;
-	}
-	if (*count)
-		qsort(list, *count, sizeof(*list), by_restart);
-	return list;
-}
-
-/* A trace of the attempt that tells most: the last that ran out of memory, else the one that got
- * furthest. */
-static const struct found_trace *best_attempt(const struct found_traces *c,
-					      const struct found_trace *job)
-{
-	size_t count, best = 0;
-	struct attempt *list = attempts_of(c, job, &count);
-	int restart = job->restart;
-
-	for (size_t i = 1; i < count; i++)
-		if (list[i].ooms ? 1 : !list[best].ooms && list[i].events >= list[best].events)
-			best = i;
-	if (count)
-		restart = list[best].restart;
-	free(list);
-	for (size_t i = 0; i < c->count; i++)
-		if (c->all[i].argument == job->argument && c->all[i].restart == restart &&
-		    !strcmp(c->all[i].run_id, job->run_id))
-			return &c->all[i];
-	return job;
-}
-
-/* Writes which attempts of the job there are, if there are several. */
-static void describe_attempts(const struct found_traces *c, const struct found_trace *shown,
-			      struct buf *out)
-{
-	size_t count;
-	struct attempt *list = attempts_of(c, shown, &count);
-
-	for (size_t i = 0; i < count && count > 1; i++)
-		buf_addf(out, "%s:%d %s%s", out->length ? ", " : "", list[i].restart,
-			 list[i].ooms ? "ran out of memory" : "did not run out of memory",
-			 list[i].restart == shown->restart ? " (shown)" : "");
-	if (count > 1)
-		buf_puts(out, "; --run :N shows another");
-	free(list);
-}
-
-/* A trace of the run to use: the named run; or of the latest of an argument, the attempt that tells
- * most. NULL: there is none. */
-static const struct found_trace *choose(const struct found_traces *c, const char *run,
-					size_t argument)
-{
-	const struct found_trace *best = NULL;
+	struct attempts a = { 0 };
 
 	for (size_t i = 0; i < c->count; i++) {
 		const struct found_trace *x = &c->all[i];
 
-		if (run ? !is_of_run(x, run) : x->named || x->argument != argument)
-			continue;
-		if (!best || x->start > best->start ||
-		    (x->start == best->start && x->restart > best->restart))
-			best = x;
+		attempts_add(&a, &(struct attempt_part){ .run_id = x->run_id,
+							 .restart = x->restart,
+							 .argument = x->argument,
+							 .named = x->named,
+							 .start = x->start,
+							 .ooms = x->ooms,
+							 .events = x->events });
 	}
-	return best && !run ? best_attempt(c, best) : best;
-}
-
-/* Adds one line that names the runs of a directory that are left out. */
-static void name_others(const struct found_traces *c, const struct found_trace *best,
-			struct buf *notes)
-{
-	struct buf list = { 0 };
-
-	for (size_t i = 0; i < c->count; i++) {
-		const struct found_trace *x = &c->all[i];
-		size_t files = 0, first = c->count;
-
-		if (is_same_run(x, best))
-			continue;
-		for (size_t k = 0; k < c->count; k++)
-			if (c->all[k].argument == best->argument && is_same_run(x, &c->all[k])) {
-				first = k < first ? k : first;
-				files++;
-			}
-		if (first != i)
-			continue;
-		buf_addf(&list, "%s%s:%d (%zu %s)", list.length ? ", " : "", x->run_id, x->restart,
-			 files, files == 1 ? "trace" : "traces");
-	}
-	if (list.length)
-		buf_addf(notes, "memtrace: this is run %s:%d; also here: %s; --run ID chooses\n",
-			 best->run_id, best->restart, list.text);
-	buf_release(&list);
+	return a;
 }
 
 static int by_path(const void *a, const void *b)
@@ -281,12 +163,35 @@ static int by_path(const void *a, const void *b)
 	return strcmp(((const struct found_trace *)a)->path, ((const struct found_trace *)b)->path);
 }
 
-static void take_run(struct found_traces *c, const struct found_trace *best, int anywhere)
+static void take_run(struct found_traces *c, const struct attempt_part *best, int anywhere)
 {
 	for (size_t i = 0; i < c->count; i++)
-		if (is_same_run(&c->all[i], best) &&
+		if (attempt_has(best, c->all[i].run_id, c->all[i].restart) &&
 		    (anywhere || c->all[i].argument == best->argument))
 			c->all[i].taken = 1;
+}
+
+/* Marks the traces of one run of each argument, or of the run that is named. */
+static int choose_runs(struct trace_files *g, struct found_traces *c, size_t arguments,
+		       const char *run, struct buf *notes, struct err *e)
+{
+	struct attempts attempts = attempts_of(c);
+	int status = 0;
+
+	for (size_t k = 0; k < (run ? 1 : arguments); k++) {
+		const struct attempt_part *best = attempts_choose(&attempts, run, k);
+
+		if (best && !g->attempts.length)
+			attempts_describe(&attempts, best, &g->attempts);
+		if (best)
+			take_run(c, best, run != NULL);
+		else if (run)
+			status = err_set(e, "there is no run \"%s\" here", run);
+		if (best && !run)
+			attempts_name_others(&attempts, best, "trace", notes);
+	}
+	attempts_release(&attempts);
+	return status;
 }
 
 static int add_taken(struct trace_files *g, struct found_traces *c, size_t arguments,
@@ -294,18 +199,8 @@ static int add_taken(struct trace_files *g, struct found_traces *c, size_t argum
 {
 	if (c->count)
 		qsort(c->all, c->count, sizeof(*c->all), by_path);
-	for (size_t k = 0; k < (run ? 1 : arguments); k++) {
-		const struct found_trace *best = choose(c, run, k);
-
-		if (best && !g->attempts.length)
-			describe_attempts(c, best, &g->attempts);
-		if (best)
-			take_run(c, best, run != NULL);
-		else if (run)
-			return err_set(e, "there is no run \"%s\" here", run);
-		if (best && !run)
-			name_others(c, best, notes);
-	}
+	if (choose_runs(g, c, arguments, run, notes, e) < 0)
+		return -1;
 	for (size_t i = 0; i < c->count; i++) {
 		const struct found_trace *x = &c->all[i];
 
@@ -405,30 +300,30 @@ static void add_to_run(struct recorded_run *run, const struct found_trace *x, in
 		run->peak_device = x->peak_device;
 }
 
-static int is_chosen_by(const struct found_traces *c, const char *choice,
-			const struct found_trace *x)
+static int is_chosen_by(const struct attempts *a, const char *choice, const struct found_trace *x)
 {
-	const struct found_trace *chosen = choose(c, choice, 0);
+	const struct attempt_part *chosen = attempts_choose(a, choice, 0);
 
-	return chosen && is_same_run(chosen, x);
+	return chosen && attempt_has(chosen, x->run_id, x->restart);
 }
 
-static void name_choice(const struct found_traces *c, struct recorded_run *run,
+static void name_choice(const struct attempts *a, struct recorded_run *run,
 			const struct found_trace *x)
 {
 	char restart[32];
 
 	snprintf(restart, sizeof(restart), ":%d", x->restart);
-	run->is_latest = is_chosen_by(c, NULL, x);
-	if (is_chosen_by(c, restart, x))
+	run->is_latest = is_chosen_by(a, NULL, x);
+	if (is_chosen_by(a, restart, x))
 		run->choice = xstrdup(restart);
 	else
-		run->choice = xstrdup(is_chosen_by(c, x->run_id, x) ? x->run_id : run->name);
+		run->choice = xstrdup(is_chosen_by(a, x->run_id, x) ? x->run_id : run->name);
 }
 
 /* `c` is sorted by run. */
 static struct recorded_run *list_runs(const struct found_traces *c, size_t *count)
 {
+	struct attempts attempts = attempts_of(c);
 	struct recorded_run *runs = NULL;
 	size_t room = 0;
 
@@ -445,10 +340,11 @@ static struct recorded_run *list_runs(const struct found_traces *c, size_t *coun
 				.began_ns = x->start,
 				.end = x->end,
 			};
-			name_choice(c, &runs[*count - 1], x);
+			name_choice(&attempts, &runs[*count - 1], x);
 		}
 		add_to_run(&runs[*count - 1], x, is_new || x->rank < 0 || x->rank != x[-1].rank);
 	}
+	attempts_release(&attempts);
 	if (*count)
 		qsort(runs, *count, sizeof(*runs), by_begin);
 	return runs;

@@ -28,11 +28,8 @@ extern const char every_run[];
 
 /*
  * Finds the traces of `arguments`, which are files and directories (their *.mtr, without
- * subdirectories). Of each directory only one run is used: the run that `run` names ("ID",
- * "ID:RESTART", ":RESTART", or "oom": one that ran out of memory), the latest of several. If `run`
- * is NULL, the latest run, and of its attempts the last that ran out of memory, else the one that
- * allocated most often. `notes` receives a line for each run or file that is left out. Fails if no
- * file is left.
+ * subdirectories). Of each directory only one run is used, by attempts_choose(); `run` names it, or
+ * is NULL. `notes` receives a line for each run or file that is left out. Fails if no file is left.
  */
 int trace_files_find(struct trace_files *g, char *const *arguments, size_t count, const char *run,
 		     struct buf *notes, struct err *e);

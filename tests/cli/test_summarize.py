@@ -85,6 +85,58 @@ class Summarize(Case):
             path = self.write("marked", json.dumps(dict(record, steps_marked=marked)) + "\n")
             self.assertEqual(json.loads(self.run_([MEMTRACE, "report", "--json", path]).stdout)["ranks"][0]["steps_marked"], marked)
 
+    def runs_of(self, *arguments, **keys):
+        """(run, restart, rank) of each row of a report, and what it says on stderr."""
+        done = self.run_([MEMTRACE, "report", "--json", *arguments], timeout=60, **keys)
+        return sorted((r["run_id"], r["restart_count"], r["rank"]) for r in json.loads(done.stdout)["ranks"]), done.stderr
+
+    def restarts(self):
+        """Two ranks each of three attempts: the first of job A ran out of memory, and job B began last; the lines of A and of B."""
+        line = json.loads(self.summarize(self.traces).stdout.splitlines()[0])
+        made = [json.dumps(dict(line, run=run, restart=restart, rank=rank, world_size=2, pid=10 * n + rank, start_time_ns=n, oom_count=ooms,
+                                tensor_allocs=100 * n)) + "\n"
+                for n, (run, restart, ooms) in enumerate((("A", 0, 1), ("A", 1, 0), ("B", 0, 0)), 1) for rank in range(2)]
+        random.Random(3).shuffle(made)
+        return [m for m in made if json.loads(m)["run"] == "A"], [m for m in made if json.loads(m)["run"] == "B"]
+
+    def test_one_run_of_records(self):
+        """As of a directory of traces: the latest run, the attempt of it that ran out of memory, or what --run names."""
+        a, b = self.restarts()
+        job, both, split = self.write("a", "".join(a)), self.write("both", "".join(a + b)), self.write("split", "".join(a[:1] + b))
+        rest = self.write("rest", "".join(a[1:]))
+        rows, said = self.runs_of(job)
+        self.assertEqual(rows, [("A", 0, 0), ("A", 0, 1)])
+        self.assertIn("this is run A:0; also here: A:1 (2 records); --run ID chooses", said)
+        self.assertIn(":0 ran out of memory (shown), :1 did not run out of memory",
+                      self.run_([MEMTRACE, "report", job]).stdout)
+        for files in [both], [split, rest], [rest, split]:
+            rows, said = self.runs_of(*files)
+            self.assertEqual(rows, [("B", 0, 0), ("B", 0, 1)])
+            self.assertIn("A:0 (2 records)", said)
+            for choice, run, restart in ("A", "A", 1), ("A:0", "A", 0), (":1", "A", 1), ("oom", "A", 0), ("B:0", "B", 0), (":0", "B", 0):
+                self.assertEqual(self.runs_of("--run", choice, *files), ([(run, restart, 0), (run, restart, 1)], ""), choice)
+            for choice in "C", "A:2", ":7":
+                self.assertIn('there is no run "%s" here' % choice, self.run_([MEMTRACE, "report", "--run", choice, *files], status=2).stderr)
+
+    def test_records_of_a_pipe(self):
+        """What a pipe has is read once, though records of two attempts are read twice."""
+        a, b = self.restarts()
+        expected = [("A", 0, 0), ("A", 0, 1)]
+        fifo = os.path.join(self.dir, "fifo")
+        os.mkfifo(fifo)
+        writer = subprocess.Popen(["sh", "-c", 'exec cat "$0" > "$1"', self.write("a", "".join(a)), fifo])
+        self.assertEqual(self.runs_of(fifo)[0], expected)
+        self.assertEqual(writer.wait(60), 0)
+        job = 'cat "$0" | "$1" report --json %s'
+        for name in "/dev/stdin", "-":
+            said = self.run_(["sh", "-c", job % name, os.path.join(self.dir, "a"), MEMTRACE], timeout=60).stdout
+            self.assertEqual(sorted((r["run_id"], r["restart_count"], r["rank"]) for r in json.loads(said)["ranks"]), expected)
+
+    def test_kinds_are_not_mixed(self):
+        records = self.write("records", self.summarize(self.traces).stdout)
+        said = {self.run_([MEMTRACE, "report", *paths], status=2).stderr for paths in ((records, self.traces), (self.traces, records))}
+        self.assertEqual(said, {"memtrace: %s has records and %s has none: name one kind\n" % (records, self.traces)})
+
     def held(self, records):
         """The most memory of `report --json`, in bytes."""
         job = subprocess.Popen([MEMTRACE, "report", "--json", records], stdout=subprocess.DEVNULL)

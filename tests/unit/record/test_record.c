@@ -5,8 +5,10 @@
 #include "record/record.h"
 #include "record/record_merge.h"
 #include "report/rank_groups.h"
+#include "session/session.h"
 
 #include <string.h>
+#include <unistd.h>
 
 static char *line_of(const struct report *r, size_t i, const struct config *c)
 {
@@ -144,7 +146,8 @@ static void test_hostile_values(void **state)
 	report_release(&r);
 }
 
-/* Tags are names: a tag that is not known here is none, and a number of another version's rows is not read. */
+/* Tags are names: a tag that is not known here is none, and a number of another version's rows is
+ * not read. */
 static void test_tags(void **state)
 {
 	struct report r = again(
@@ -226,6 +229,33 @@ static void test_steps_that_are_left_out(void **state)
 		ranks_free(r.as_job);
 		report_release(&r);
 	}
+}
+
+static void test_one_rank(void **state)
+{
+	static char path[] = "/tmp/memtrace-records-XXXXXX";
+	char *paths[] = { path };
+	struct session_options options = { .rank = 1 };
+	struct session s;
+	struct buf notes = { 0 };
+	struct err e = { 0 };
+	FILE *f = fdopen(mkstemp(path), "w");
+
+	(void)state;
+	assert_non_null(f);
+	for (int i = 0; i < 3; i++)
+		fprintf(f, "{\"memtrace_record\":1,\"run\":\"a\",\"device\":0,\"rank\":%d}\n", i);
+	fclose(f);
+	assert_int_equal(session_load(&s, paths, 1, &options, &notes, &e), 0);
+	assert_int_equal(s.report.count, 1);
+	assert_int_equal(s.report.ranks[0].rank, 1);
+	session_release(&s);
+	options.rank = 3;
+	assert_int_equal(session_load(&s, paths, 1, &options, &notes, &e), -1);
+	assert_string_equal(e.text, "there is no record of rank 3 here");
+	session_release(&s);
+	buf_release(&notes);
+	unlink(path);
 }
 
 /* A record with values of metrics that no trace has together: each of them 0, missing, or extreme.
@@ -361,6 +391,7 @@ int main(void)
 		cmocka_unit_test(test_hostile_values),
 		cmocka_unit_test(test_tags),
 		cmocka_unit_test(test_steps_that_are_left_out),
+		cmocka_unit_test(test_one_rank),
 		cmocka_unit_test(test_hostile_metrics),
 		cmocka_unit_test(test_any_order),
 	};

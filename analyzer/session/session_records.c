@@ -1,0 +1,154 @@
+#include "session/session_records.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/derive.h"
+#include "record/record_lines.h"
+#include "session/attempts.h"
+
+/*
+ * One pass over the files is enough if all records are of one attempt. As soon as there is another,
+ * the rest of that pass only collects the attempts, and a second one reads those of the chosen one:
+ * memory holds the ranks of one attempt.
+ */
+struct record_reading {
+	struct session *session;
+	const struct session_options *options;
+	char *const *arguments;
+	FILE **copies; /* of each argument that can be read only once; NULL: not read yet, or a file
+			*/
+	size_t count;
+	struct attempts attempts;
+	const struct attempt_part *chosen; /* NULL: in the first pass */
+};
+
+static int64_t number(const json_t *record, const char *key)
+{
+	const json_t *v = json_object_get(record, key);
+
+	return json_is_integer(v) && json_integer_value(v) > 0 ? json_integer_value(v) : 0;
+}
+
+static int is_wanted(struct record_reading *c, const json_t *record)
+{
+	const char *run = json_string_value(json_object_get(record, "run"));
+	struct buf id = { 0 };
+	int64_t restart = number(record, "restart");
+	struct attempt_part process;
+	int is_wanted;
+
+	buf_add_clean(&id, (struct str){ run ? run : "", strlen(run ? run : "") });
+	process = (struct attempt_part){
+		.run_id = id.text ? id.text : "",
+		.restart = restart > INT32_MAX ? INT32_MAX : (int)restart,
+		.start = (uint64_t)number(record, "start_time_ns"),
+		.ooms = (uint64_t)number(record, "oom_count"),
+		.events = (uint64_t)number(record, "tensor_allocs"),
+	};
+	if (c->chosen) {
+		is_wanted = attempt_has(c->chosen, process.run_id, process.restart);
+	} else {
+		attempts_add(&c->attempts, &process);
+		is_wanted = attempts_count(&c->attempts) == 1 || c->options->run == every_run;
+	}
+	buf_release(&id);
+	return is_wanted;
+}
+
+static int take_record(void *context, const json_t *record, struct str line, struct err *e)
+{
+	struct record_reading *c = context;
+	struct report *r = &c->session->report;
+	const json_t *rank = json_object_get(record, "rank");
+	struct err ignored = { 0 };
+
+	(void)line;
+	if (!is_wanted(c, record))
+		return 0;
+	if (c->options->rank != NO_RANK &&
+	    (!json_is_integer(rank) || json_integer_value(rank) != c->options->rank))
+		return 0;
+	if (record_add(r, record, e) < 0)
+		return -1;
+	if (!c->session->has_config)
+		c->session->has_config = record_config(&c->session->config, record, &ignored) == 0;
+	if (r->count > SESSION_MAX_WHOLE)
+		rank_reduce(&r->ranks[r->count - 1], SESSION_REDUCED_STACKS);
+	return 0;
+}
+
+static int read_pass(struct record_reading *c, struct buf *notes, struct err *e)
+{
+	int status = 0;
+
+	for (size_t i = 0; i < c->count && status >= 0; i++) {
+		const char *path = c->arguments[i];
+		FILE *f = c->copies[i] ? c->copies[i] : record_open(path, e);
+
+		status = f ? record_each_of(f, path, take_record, c, notes, e) : -1;
+		if (f && record_is_copy(path))
+			c->copies[i] = f;
+		else if (f)
+			fclose(f);
+	}
+	return status < 0 ? -1 : 0;
+}
+
+/* Leaves the ranks of the run that is chosen in the report. */
+static int choose_run(struct record_reading *c, struct buf *notes, struct err *e)
+{
+	const char *run = c->options->run;
+	struct session *s = c->session;
+	struct buf known = { 0 };
+	int status;
+
+	if (run == every_run || !attempts_count(&c->attempts))
+		return 0;
+	c->chosen = attempts_choose(&c->attempts, run, 0);
+	if (!c->chosen)
+		return err_set(e, "there is no run \"%s\" here", run);
+	if (attempts_count(&c->attempts) == 1)
+		return 0;
+	attempts_describe(&c->attempts, c->chosen, &s->files.attempts);
+	if (!run)
+		attempts_name_others(&c->attempts, c->chosen, "record", notes);
+	report_release(&s->report);
+	s->report = (struct report){ 0 };
+	config_release(&s->config);
+	config_init(&s->config);
+	s->has_config = 0;
+	status = read_pass(c, &known, e);
+	buf_release(&known);
+	return status;
+}
+
+int session_load_records(struct session *s, char *const *arguments, size_t count,
+			 const struct session_options *o, struct buf *notes, struct err *e)
+{
+	struct record_reading c = { .session = s,
+				    .options = o,
+				    .arguments = arguments,
+				    .copies = xcalloc(count, sizeof(*c.copies)),
+				    .count = count };
+	struct err ignored = { 0 };
+	int status = read_pass(&c, notes, e);
+
+	if (!status)
+		status = choose_run(&c, notes, e);
+	for (size_t i = 0; i < count; i++)
+		if (c.copies[i])
+			fclose(c.copies[i]);
+	free(c.copies);
+	attempts_release(&c.attempts);
+	if (!status && !s->report.count)
+		status = o->rank == NO_RANK
+				 ? err_set(e, "%s: there are no records here", arguments[0])
+				 : err_set(e, "there is no record of rank %d here", o->rank);
+	if (status)
+		return -1;
+	s->has_config = s->has_config && config_derive(&s->config, &ignored) == 0;
+	report_sort(&s->report);
+	ranks_relate(&s->report, s->has_config ? &s->config : NULL);
+	return 0;
+}
