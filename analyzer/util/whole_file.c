@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -19,15 +20,27 @@ static int is_device(const char *path)
 	return !stat(path, &st) && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
 }
 
-/* Is `name` BASE.PID.tmp? */
-static int is_temporary(const char *name, const char *base)
+/* What the names of this host's temporary files have behind that of the file: ".memtrace-HOST-". */
+static char *own_mark(void)
 {
-	size_t n = strlen(base), digits;
+	char host[HOST_NAME_MAX + 1] = "";
 
-	if (strncmp(name, base, n) || name[n] != '.')
+	gethostname(host, sizeof(host) - 1);
+	for (char *c = host; *c; c++)
+		if (*c == '/')
+			*c = '_';
+	return xasprintf(".memtrace-%s-", host);
+}
+
+/* Is `name` the name of the file, the mark, and PID.tmp? */
+static int is_temporary(const char *name, const char *base, const char *mark)
+{
+	size_t n = strlen(base), m = strlen(mark), digits;
+
+	if (strncmp(name, base, n) || strncmp(name + n, mark, m))
 		return 0;
-	digits = strspn(name + n + 1, "0123456789");
-	return digits && !strcmp(name + n + 1 + digits, ".tmp");
+	digits = strspn(name + n + m, "0123456789");
+	return digits && !strcmp(name + n + m + digits, ".tmp");
 }
 
 /* Removes a temporary file if its writer has ended: then nobody has its lock. */
@@ -42,7 +55,7 @@ static void remove_abandoned(int directory, const char *name)
 	close(fd);
 }
 
-static void clean_beside(const char *path)
+static void clean_beside(const char *path, const char *mark)
 {
 	const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
 	char *folder = slash ? xasprintf("%.*s", (int)(base - path), path) : xstrdup(".");
@@ -50,7 +63,7 @@ static void clean_beside(const char *path)
 	const struct dirent *entry;
 
 	while (directory && (entry = readdir(directory)))
-		if (is_temporary(entry->d_name, base))
+		if (is_temporary(entry->d_name, base, mark))
 			remove_abandoned(dirfd(directory), entry->d_name);
 	if (directory)
 		closedir(directory);
@@ -83,8 +96,11 @@ int whole_file_begin(struct whole_file *w, const char *path, int needs_name, str
 
 	*w = (struct whole_file){ .path = xstrdup(path) };
 	if (!is_device(path)) {
-		w->temporary = xasprintf("%s.%ld.tmp", w->path, (long)getpid());
-		clean_beside(path);
+		char *mark = own_mark();
+
+		w->temporary = xasprintf("%s%s%ld.tmp", w->path, mark, (long)getpid());
+		clean_beside(path, mark);
+		free(mark);
 		fd = open_locked(w->temporary);
 	} else if (needs_name) {
 		err_set(e, "cannot write %s: not a file", path);

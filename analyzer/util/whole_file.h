@@ -12,9 +12,10 @@ struct whole_file {
 };
 
 /*
- * Opens PATH.PID.tmp for writing, and removes such files of writers that were killed: a writer
- * holds a lock (flock) on its own. `needs_name`: a library writes `temporary` itself, so a device
- * is an error. After a failure, whole_file_end() is allowed and not needed.
+ * Opens PATH.memtrace-HOST-PID.tmp for writing, and removes such files of writers of this host that
+ * were killed: a writer holds a lock (flock) on its own, which another host may not see.
+ * `needs_name`: a library writes `temporary` itself, so a device is an error. After a failure,
+ * whole_file_end() is allowed and not needed.
  */
 int whole_file_begin(struct whole_file *w, const char *path, int needs_name, struct err *e);
 /* Completes the file and renames it; if it `failed`, removes it instead. Returns 0, or -1 if it

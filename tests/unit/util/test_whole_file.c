@@ -147,6 +147,36 @@ static void what_another_writer_writes_is_not(void **state)
 	assert_int_equal(files(), 1);
 }
 
+static void touch(const char *name)
+{
+	FILE *f = fopen(name, "w");
+
+	assert_non_null(f);
+	fclose(f);
+}
+
+/* Nobody has a lock on them that is seen here. */
+static void files_of_others_stay(void **state)
+{
+	char host[65] = "";
+	char *dated = xasprintf("%s.20240101.tmp", path),
+	     *elsewhere = xasprintf("%s.memtrace-another-host-17.tmp", path), *here;
+
+	(void)state;
+	assert_int_equal(gethostname(host, sizeof(host) - 1), 0);
+	here = xasprintf("%s.memtrace-%s-999999999.tmp", path, host);
+	touch(dated);
+	touch(elsewhere);
+	touch(here);
+	write_whole("new");
+	assert_int_equal(unlink(dated), 0);
+	assert_int_equal(unlink(elsewhere), 0);
+	assert_int_equal(unlink(here), -1);
+	free(dated);
+	free(elsewhere);
+	free(here);
+}
+
 static void a_device_is_written_and_kept(void **state)
 {
 	struct whole_file w;
@@ -167,6 +197,7 @@ int main(void)
 		cmocka_unit_test(what_failed_leaves_the_old_file),
 		cmocka_unit_test(what_a_killed_writer_left_is_removed),
 		cmocka_unit_test(what_another_writer_writes_is_not),
+		cmocka_unit_test(files_of_others_stay),
 		cmocka_unit_test(a_device_is_written_and_kept),
 	};
 
