@@ -258,13 +258,14 @@ demo:           ## record a real PyTorch job, and one that runs out of memory
 FUZZ_TIME ?= 600
 READERS   ?= $(notdir $(wildcard tests/unit/fuzz/corpus/*))
 FUZZ_RUN   = -max_total_time=$(FUZZ_TIME) -timeout=20 -print_final_stats=1
-fuzz:           ## hostile traces and configurations, ten minutes for each reader (libFuzzer; FUZZ_TIME=60 for a minute)
+fuzz:           ## hostile traces, records and configurations, ten minutes for each reader (libFuzzer; FUZZ_TIME=60 for a minute)
 	@mkdir -p $(READERS:%=build-fuzz/%)
 	@$(MAKE) -s BUILD=build-fuzz CC=clang SAN=fuzzer-no-link,address,undefined CFLAGS='-O1 -g -fno-sanitize-recover=undefined' fuzz-targets
-	@for r in $(filter-out trace import,$(READERS)); do \
+	@for r in $(filter-out trace import record,$(READERS)); do \
 		(cd build-fuzz && FUZZ_READER=$$r tests/unit/fuzz/fuzz_config $(FUZZ_RUN) -max_len=20000 -artifact_prefix=$$r- $$r ../tests/unit/fuzz/corpus/$$r) || exit 1; \
 	done
 	$(if $(filter import,$(READERS)),@cd build-fuzz && tests/unit/fuzz/fuzz_import $(FUZZ_RUN) -max_len=20000 -artifact_prefix=import- import ../tests/unit/fuzz/corpus/import)
+	$(if $(filter record,$(READERS)),@cd build-fuzz && tests/unit/fuzz/fuzz_record $(FUZZ_RUN) -max_len=20000 -artifact_prefix=record- record ../tests/unit/fuzz/corpus/record)
 	$(if $(filter trace,$(READERS)),@cd build-fuzz && tests/unit/fuzz/fuzz_trace $(FUZZ_RUN) -max_len=200000 -artifact_prefix=trace- trace ../tests/unit/fuzz/corpus/trace)
 
 # `make test` builds these too, without sanitizers, so that they always compile.
