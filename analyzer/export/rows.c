@@ -44,8 +44,9 @@ struct rows_pass {
 	row_function *row;
 	void *context;
 	struct cell cells[MAX_COLUMNS];
-	struct buf *threads; /* names of threads, as far as they were needed */
-	struct buf *places;  /* labels of stacks, as far as they were needed */
+	size_t columns[TABLE_COUNT]; /* how many each table has */
+	struct buf *threads;         /* names of threads, as far as they were needed */
+	struct buf *places;          /* labels of stacks, as far as they were needed */
 };
 
 static int is_wanted(const struct rows_pass *p, enum table_id table)
@@ -53,9 +54,9 @@ static int is_wanted(const struct rows_pass *p, enum table_id table)
 	return (int)(p->tables >> table & 1);
 }
 
-static void begin_row(struct rows_pass *p)
+static void begin_row(struct rows_pass *p, enum table_id table)
 {
-	memset(p->cells, 0, sizeof(p->cells));
+	memset(p->cells, 0, p->columns[table] * sizeof(*p->cells));
 }
 
 static void end_row(struct rows_pass *p, enum table_id table)
@@ -117,7 +118,7 @@ static void add_process(struct rows_pass *p)
 
 	buf_add_clean(&host, (struct str){ h->host, strnlen(h->host, sizeof(h->host)) });
 	buf_add_clean(&run, (struct str){ h->run_id, strnlen(h->run_id, sizeof(h->run_id)) });
-	begin_row(p);
+	begin_row(p, TABLE_processes);
 	SET_PROCESS(p, processes);
 	SET(p, processes, host, text(host.text, host.length));
 	SET(p, processes, run, text(run.text, run.length));
@@ -141,7 +142,7 @@ static void add_stacks(struct rows_pass *p)
 		module.length = frames.length = 0;
 		buf_add_clean(&module, tables_module(t, tables_stack(t, i)->module));
 		stack_add_text(t, i, &frames);
-		begin_row(p);
+		begin_row(p, TABLE_stacks);
 		SET_PROCESS(p, stacks);
 		SET(p, stacks, stack, integer(i));
 		SET(p, stacks, module, text(module.text, module.length));
@@ -176,7 +177,7 @@ static void add_action(struct rows_pass *p, const struct mt_record *r)
 
 	if (!action)
 		return;
-	begin_row(p);
+	begin_row(p, TABLE_device_traces);
 	SET_PROCESS(p, device_traces);
 	SET(p, device_traces, device, integer(r->device));
 	SET(p, device_traces, time_ns, integer((int64_t)r->time_ns));
@@ -213,7 +214,7 @@ static void add_block(struct rows_pass *p, const struct mt_record *r, const stru
 	const struct lifetime *peak = at_peak(p, r);
 	const struct span *span = input_span(p->in, r->device, r->time_ns);
 
-	begin_row(p);
+	begin_row(p, TABLE_blocks);
 	SET_PROCESS(p, blocks);
 	SET(p, blocks, device, integer(r->device));
 	SET(p, blocks, address, integer((int64_t)r->address));
@@ -237,7 +238,7 @@ static void add_block(struct rows_pass *p, const struct mt_record *r, const stru
 static void add_segment(struct rows_pass *p, const struct mt_record *r,
 			const struct mt_record *freed)
 {
-	begin_row(p);
+	begin_row(p, TABLE_segments);
 	SET_PROCESS(p, segments);
 	SET(p, segments, device, integer(r->device));
 	SET(p, segments, address, integer((int64_t)r->address));
@@ -270,7 +271,7 @@ static void add_record(struct rows_pass *p, uint64_t sequence, const struct mt_r
 #undef EVENT
 	};
 
-	begin_row(p);
+	begin_row(p, TABLE_records);
 	SET_PROCESS(p, records);
 	SET(p, records, sequence, integer((int64_t)sequence));
 	SET(p, records, time_ns, integer((int64_t)r->time_ns));
@@ -324,6 +325,8 @@ void rows_of(const struct input *in, unsigned tables, row_function *row, void *c
 		.context = &p, .until = UINT64_MAX, .event = on_event, .live = on_live
 	};
 
+	for (enum table_id i = 0; i < TABLE_COUNT; i++)
+		table_columns(i, &p.columns[i]);
 	if (is_wanted(&p, TABLE_processes))
 		add_process(&p);
 	if (is_wanted(&p, TABLE_stacks))
