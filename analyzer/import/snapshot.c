@@ -289,6 +289,46 @@ static void put_device(struct snapshot_reading *s, const struct items *events)
 	HASH_RELEASE(s->live);
 }
 
+#define NOTE                                                                           \
+	"read from a PyTorch memory snapshot: sizes are as requested; memory outside " \
+	"PyTorch's allocator and the device's peak are not known"
+
+static void put_note(struct snapshot_reading *s, int has_history)
+{
+	static const char with[] = NOTE;
+	static const char without[] = NOTE
+		"; it has no history (torch.cuda.memory._record_memory_history() begins one), only "
+		"what was live at its end";
+	struct str note = has_history ? (struct str){ with, sizeof(with) - 1 }
+				      : (struct str){ without, sizeof(without) - 1 };
+
+	image_meta(&s->image, MT_META_NOTE "import", note);
+}
+
+/* All devices that have events or segments. */
+static void put_devices(struct snapshot_reading *s, const struct items *devices)
+{
+	char has_segment[MT_MAX_DEVICES] = { 0 };
+	int has_history = 0;
+
+	for (size_t i = 0; i < list_items(s->segments)->count; i++) {
+		int64_t device = value_size(dict_get(list_items(s->segments)->at[i], "device"), 0);
+
+		if (device < MT_MAX_DEVICES)
+			has_segment[device] = 1;
+	}
+	for (s->device = 0; s->device < MT_MAX_DEVICES; s->device++) {
+		const struct items *events =
+			list_items(s->device < devices->count ? devices->at[s->device]
+							      : (struct pickled){ 0 });
+
+		has_history |= events->count > 0;
+		if (events->count || has_segment[s->device])
+			put_device(s, events);
+	}
+	put_note(s, has_history);
+}
+
 static uint64_t earlier(uint64_t than, const struct items *events)
 {
 	uint64_t first =
@@ -322,9 +362,6 @@ static int have_stacks(const struct items *devices)
 
 static void put_heading(struct snapshot_reading *s)
 {
-	static const char note[] =
-		"read from a PyTorch memory snapshot: sizes are as requested; memory outside "
-		"PyTorch's allocator and the device's peak are not known";
 
 	image_begin(&s->image);
 	s->image.header.start_realtime_ns = s->start_us * 1000;
@@ -333,7 +370,6 @@ static void put_heading(struct snapshot_reading *s)
 	image_stack(&s->image, &s->module, 1);
 	s->python = image_thread(&s->image, "python");
 	s->autograd = image_thread(&s->image, "pt_autograd_0");
-	image_meta(&s->image, MT_META_NOTE "import", (struct str){ note, sizeof(note) - 1 });
 }
 
 static void put_host_event(struct snapshot_reading *s, struct mt_record r, int kind,
@@ -415,9 +451,7 @@ unsigned char *snapshot_to_trace(const void *data, size_t size, uint64_t *length
 	s.start_us = first_time(p.root, devices);
 	s.has_stacks = have_stacks(devices);
 	put_heading(&s);
-	for (s.device = 0; s.device < MT_MAX_DEVICES; s.device++)
-		if (s.device < devices->count && list_items(devices->at[s.device])->count)
-			put_device(&s, list_items(devices->at[s.device]));
+	put_devices(&s, devices);
 	put_annotations(&s, dict_get(p.root, "external_annotations"));
 	put_host(&s, list_items(dict_get(p.root, "host_traces")),
 		 list_items(dict_get(p.root, "host_segments")));

@@ -1,6 +1,7 @@
 /* PyTorch's memory snapshot as a trace. The pickles of tests/unit/fuzz/corpus/trace, written by
  * Python, hold a job with a block and a segment from before the history, and an allocation that
  * failed. */
+#define _GNU_SOURCE /* memmem */
 #include "attribution/stack_text.h"
 #include "fixture.h"
 #include "import/snapshot.h"
@@ -77,6 +78,49 @@ static void histories_annotations_and_the_host(void **state)
 	assert_int_equal(t.tables.stack_count, 1 + 4);
 	assert_non_null(strstr(stacks.text, "old /old.py:9"));
 	buf_release(&stacks);
+	replay_release(&replay);
+	trace_release(&t);
+	free(pickle);
+}
+
+static int notes_the_missing_history(const struct trace *t)
+{
+	const struct meta *m = tables_meta(&t->tables, MT_META_NOTE "import");
+
+	assert_non_null(m);
+	return memmem(m->value.at, m->value.length, "no history", 10) != NULL;
+}
+
+/* Devices of which the snapshot has segments only: what is live was there throughout. The first
+ * file has no history at all, one block of 100 bytes less than 2 MiB. In the second one, 1000 bytes
+ * are allocated on device 0 beside 2 MiB; devices 1 and 2 have 5 MiB of 8 and 16 of 16. */
+static void devices_without_history(void **state)
+{
+	struct replay replay;
+	struct trace t;
+	struct err e = { 0 };
+	size_t size;
+	void *pickle = read_all("tests/unit/fuzz/corpus/import/6", &size);
+
+	(void)state;
+	assert_int_equal(trace_open_memory(&t, pickle, size, &e), 0);
+	replay_trace(&replay, &t, &(struct replay_options){ .keep_live = 1 });
+	assert_int_equal(replay.device[0].peak.allocated, 2 * MIB - 100);
+	assert_int_equal(replay.device[0].final.bytes, 2 * MIB - 100);
+	assert_int_equal(replay.device[0].reserved_peak, 2 * MIB);
+	assert_true(notes_the_missing_history(&t));
+	replay_release(&replay);
+	trace_release(&t);
+	free(pickle);
+	pickle = read_all("tests/unit/fuzz/corpus/import/7", &size);
+	assert_int_equal(trace_open_memory(&t, pickle, size, &e), 0);
+	replay_trace(&replay, &t, &(struct replay_options){ .keep_live = 1 });
+	assert_int_equal(replay.device[0].peak.allocated, 2 * MIB + 1000);
+	assert_int_equal(replay.device[1].peak.allocated, 5 * MIB);
+	assert_int_equal(replay.device[1].reserved_peak, 8 * MIB);
+	assert_int_equal(replay.device[2].final.bytes, 16 * MIB);
+	assert_int_equal(replay.device[3].reserved_peak, 0);
+	assert_false(notes_the_missing_history(&t));
 	replay_release(&replay);
 	trace_release(&t);
 	free(pickle);
@@ -266,6 +310,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_snapshot_is_a_trace),
 		cmocka_unit_test(histories_annotations_and_the_host),
+		cmocka_unit_test(devices_without_history),
 		cmocka_unit_test(what_is_shared_is_read_once),
 		cmocka_unit_test(a_shared_text_is_kept_once),
 		cmocka_unit_test(without_stacks_no_thread_is_known),
