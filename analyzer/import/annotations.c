@@ -8,14 +8,12 @@
 
 #include "util/hash.h"
 
-/* A phase that ends is looked for among the innermost open ones. */
-#define MOST_OPEN 64
-
 #define PROFILER_STEP "ProfilerStep#"
 
 struct annotated_name {
 	struct str name;
-	uint32_t stack;
+	uint32_t stack; /* whose only frame is the name; 0: not written yet */
+	uint32_t open;  /* 1 + the index of the innermost beginning without its end */
 	UT_hash_handle hh;
 };
 
@@ -46,109 +44,122 @@ static int is_of_profiler(struct str name)
 	return name.length > n && !memcmp(name.at, PROFILER_STEP, n);
 }
 
-/* The number of a name that is "step" or "iteration" with a number, and nothing else but signs;
- * -1: it is another name. */
-static int64_t step_number(struct str name)
+/* Which word a name counts by that is "step" or "iteration" with a number, and nothing else but
+ * signs; -1: it is another name. */
+static int step_word(struct str name)
 {
 	static const char *const words[] = { "train_step",    "training_step", "train step",
 					     "training step", "step",          "iteration",
 					     "iter" };
 	const char *at = name.at, *end = name.at + name.length;
-	int64_t number = 0;
+	size_t word = 0, n = 0;
 
 	while (at < end && !isalnum((unsigned char)*at))
 		at++;
-	for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
-		size_t n = strlen(words[i]);
-
-		if ((size_t)(end - at) > n && !strncasecmp(at, words[i], n)) {
-			at += n;
+	for (; word < ARRAY_SIZE(words); word++) {
+		n = strlen(words[word]);
+		if ((size_t)(end - at) > n && !strncasecmp(at, words[word], n))
 			break;
-		}
-		if (i + 1 == ARRAY_SIZE(words))
-			return -1;
 	}
+	if (word == ARRAY_SIZE(words))
+		return -1;
+	at += n;
 	while (at < end && !isalnum((unsigned char)*at))
 		at++;
 	if (at == end || !isdigit((unsigned char)*at))
 		return -1;
-	for (; at < end && isdigit((unsigned char)*at) && number < INT32_MAX; at++)
-		number = number * 10 + (*at - '0');
+	while (at < end && isdigit((unsigned char)*at))
+		at++;
 	while (at < end && !isalnum((unsigned char)*at))
 		at++;
-	return at == end ? number : -1;
+	return at == end ? (int)word : -1;
 }
 
-static void find_steps(struct annotations *a)
-{
-	int64_t last = -1;
-	int profiler = 0;
-
-	for (size_t i = 0; i < a->count && !profiler; i++)
-		profiler = is_of_profiler(a->list[i].name);
-	for (size_t i = 0; i < a->count; i++) {
-		struct annotation *at = &a->list[i];
-		int64_t number = step_number(at->name);
-
-		if (profiler) {
-			at->is_step = is_of_profiler(at->name);
-		} else if (at->is_end) {
-			at->is_step = number >= 0 && number == last;
-		} else if (number > last) {
-			last = number;
-			at->is_step = 1;
-		}
-	}
-}
-
-static int same(struct str a, struct str b)
-{
-	return a.length == b.length && !memcmp(a.at, b.at, a.length);
-}
-
-/* The innermost open phase of the name is that which ends. */
-static void find_ends(struct annotations *a)
-{
-	size_t open[MOST_OPEN], n = 0;
-	uint32_t phases = 0;
-
-	for (size_t i = 0; i < a->count; i++) {
-		struct annotation *at = &a->list[i];
-		size_t k = n;
-
-		if (at->is_step)
-			continue;
-		if (!at->is_end && n < MOST_OPEN) {
-			at->phase = ++phases;
-			open[n++] = i;
-		}
-		if (!at->is_end)
-			continue;
-		while (k-- > 0)
-			if (same(a->list[open[k]].name, at->name))
-				break;
-		if (k == SIZE_MAX)
-			continue;
-		at->phase = a->list[open[k]].phase;
-		memmove(&open[k], &open[k + 1], (n - k - 1) * sizeof(*open));
-		n--;
-	}
-}
-
-/* A stack whose only frame is the name. */
-static uint32_t stack_of(struct annotations *a, struct image *i, uint32_t module, struct str name)
+static struct annotated_name *name_of(struct annotations *a, struct str name)
 {
 	struct annotated_name *found;
 
 	HASH_FIND(hh, a->names, name.at, name.length, found);
 	if (!found) {
+		found = xcalloc(1, sizeof(*found));
+		found->name = name;
+		HASH_ADD_KEYPTR(hh, a->names, found->name.at, name.length, found);
+	}
+	return found;
+}
+
+/* An end is that of the innermost open beginning of its name. */
+static void find_pairs(struct annotations *a)
+{
+	for (uint32_t i = 0; i < a->count; i++) {
+		struct annotation *at = &a->list[i];
+		struct annotated_name *name = name_of(a, at->name);
+
+		if (!at->is_end) {
+			at->outer = name->open;
+			name->open = i + 1;
+		} else if (name->open) {
+			at->pair = name->open;
+			a->list[at->pair - 1].pair = i + 1;
+			name->open = a->list[at->pair - 1].outer;
+		}
+	}
+}
+
+/*
+ * The beginnings of steps: ProfilerStep if there are any, else those that count by the same word as
+ * the first one. What begins and ends within a step is a part of it. Numbers may restart: each
+ * epoch may count from 0.
+ */
+static void find_steps(struct annotations *a)
+{
+	int profiler = 0, first = -1;
+	size_t until = 0; /* the index of the end of the last step */
+
+	for (size_t i = 0; i < a->count && !profiler; i++)
+		profiler = is_of_profiler(a->list[i].name);
+	for (size_t i = 0; i < a->count; i++) {
+		struct annotation *at = &a->list[i];
+		int word = at->is_end || profiler ? -1 : step_word(at->name);
+
+		if (at->is_end)
+			continue;
+		if (profiler)
+			at->is_step = is_of_profiler(at->name);
+		else if (word >= 0 && (first < 0 || word == first) &&
+			 !(at->pair && at->pair <= until))
+			at->is_step = 1;
+		if (!at->is_step || profiler)
+			continue;
+		first = word;
+		until = at->pair;
+	}
+}
+
+/* Every other range is a phase. An end belongs to what began. */
+static void find_phases(struct annotations *a)
+{
+	uint32_t phases = 0;
+
+	for (size_t i = 0; i < a->count; i++) {
+		struct annotation *at = &a->list[i];
+
+		if (!at->is_end && !at->is_step)
+			at->phase = ++phases;
+		else if (at->is_end && at->pair)
+			at->phase = a->list[at->pair - 1].phase;
+	}
+}
+
+static uint32_t stack_of(struct annotations *a, struct image *i, uint32_t module, struct str name)
+{
+	struct annotated_name *found = name_of(a, name);
+
+	if (!found->stack) {
 		const struct mt_frame frame = { .function = image_string(i, name) };
 		const uint32_t words[] = { module, image_frame(i, &frame) };
 
-		found = xcalloc(1, sizeof(*found));
-		found->name = name;
 		found->stack = image_stack(i, words, ARRAY_SIZE(words));
-		HASH_ADD_KEYPTR(hh, a->names, found->name.at, name.length, found);
 	}
 	return found->stack;
 }
@@ -160,7 +171,7 @@ static void put(struct annotations *a, struct image *i, uint32_t module,
 			       .device = MT_NO_DEVICE,
 			       .thread = MT_NO_THREAD };
 
-	if (at->is_step && !at->is_end) {
+	if (at->is_step) {
 		r.kind = MT_STEP;
 		r.bytes = ++a->steps;
 	} else if (at->phase) {
@@ -177,8 +188,9 @@ void annotations_finish(struct annotations *a, struct image *i, uint32_t module)
 {
 	if (a->count)
 		qsort(a->list, a->count, sizeof(*a->list), by_time);
+	find_pairs(a);
 	find_steps(a);
-	find_ends(a);
+	find_phases(a);
 	for (size_t k = 0; k < a->count; k++)
 		put(a, i, module, &a->list[k]);
 	free(a->list);

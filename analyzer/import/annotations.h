@@ -12,6 +12,9 @@ struct annotation {
 	uint64_t at_ns;
 	struct str name;
 	uint32_t order;
+	uint32_t pair;  /* 1 + the index of the beginning of this end, of the end of this beginning;
+			   0: there is none */
+	uint32_t outer; /* of a beginning: 1 + the index of that of the same name around it */
 	uint32_t phase; /* of a phase's beginning and end; 0: neither */
 	int is_end, is_step;
 };
