@@ -92,6 +92,7 @@ static void add_memory(struct profile *p, json_t *event, int failed)
 		.allocated = bytes_of(a, "Total Allocated", -1),
 		.reserved = bytes_of(a, "Total Reserved", -1),
 		.thread = thread_of(p, event),
+		.order = (uint32_t)p->event_count,
 		.device = (uint8_t)device,
 		.failed = failed != 0,
 	};

@@ -31,6 +31,7 @@ struct profile_event {
 	int64_t bytes; /* negative: freed; of a failure: requested */
 	int64_t allocated, reserved;
 	uint32_t thread;
+	uint32_t order; /* in the file */
 	uint8_t device, failed;
 };
 

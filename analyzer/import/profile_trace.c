@@ -199,7 +199,9 @@ static int by_time(const void *a, const void *b)
 {
 	const struct profile_event *x = a, *y = b;
 
-	return (x->at_ns > y->at_ns) - (x->at_ns < y->at_ns);
+	if (x->at_ns != y->at_ns)
+		return x->at_ns < y->at_ns ? -1 : 1;
+	return x->order < y->order ? -1 : 1;
 }
 
 static void put_annotations(struct profile_writing *w)
@@ -247,7 +249,7 @@ static void put_heading(struct profile_writing *w)
 	h->pid = w->p.pid;
 	strcpy(h->run_id, "profile");
 	if (w->p.host)
-		strcpy(h->host, w->p.host); /* 100 characters at most */
+		snprintf(h->host, sizeof(h->host), "%s", w->p.host);
 	w->module = image_module(&w->image, "libc10_cuda.so");
 	w->before = stack_before(w);
 	w->python = image_thread(&w->image, "python");

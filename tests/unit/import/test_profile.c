@@ -107,17 +107,23 @@ static void python_s_stacks(void **state)
 	end(&o);
 }
 
+/* An event of a block: address, time, size, and PyTorch's counter. */
+#define BLOCK(address, ts, size, total)                                                \
+	"{\"ph\":\"i\",\"cat\":\"cpu_instant_event\",\"name\":\"[memory]\",\"tid\":1," \
+	"\"ts\":" #ts ",\"args\":{\"Device Type\":1,\"Device Id\":0,\"Addr\":" address \
+	",\"Bytes\":" #size ",\"Total Allocated\":" #total ",\"Total Reserved\":5}}"
+#define EVENT(ts, size, total) BLOCK(#ts "000", ts, size, total)
+#define AT(ts, size, total) BLOCK("4096", ts, size, total)
+
 /* PyTorch's counter shows what the events do not: here 70000 bytes of a thread that the profiler
  * does not follow. Two events that are noted out of order are no sign of it. */
 static void what_the_events_lack(void **state)
 {
-	static const char text[] = "{\"traceEvents\":["
-#define EVENT(ts, size, total)                                                           \
-	"{\"ph\":\"i\",\"cat\":\"cpu_instant_event\",\"name\":\"[memory]\",\"tid\":1,"   \
-	"\"ts\":" #ts ",\"args\":{\"Device Type\":1,\"Device Id\":0,\"Addr\":" #ts "000" \
-	",\"Bytes\":" #size ",\"Total Allocated\":" #total ",\"Total Reserved\":5}}"
-		EVENT(1, 100, 100) "," EVENT(2, 20, 150) "," EVENT(3, 30, 130) "," EVENT(
-			4, 50, 200) "," EVENT(5, 10, 70210) "," EVENT(6, 10, 70220) "]}";
+	static const char text[] =
+		"{\"traceEvents\":[" EVENT(1, 100, 100) "," EVENT(2, 20, 150) "," EVENT(
+			3, 30, 130) "," EVENT(4, 50, 200) "," EVENT(5, 10,
+								    70210) "," EVENT(6, 10,
+										     70220) "]}";
 	struct err e = { 0 };
 	struct replay r;
 	struct trace t;
@@ -127,6 +133,77 @@ static void what_the_events_lack(void **state)
 	replay_trace(&r, &t, &(struct replay_options){ .keep_live = 1 });
 	assert_int_equal(r.device[0].peak.allocated, 70220);
 	assert_int_equal(t.header.device[0].allocs, 7);
+	replay_release(&r);
+	trace_release(&t);
+}
+
+/* A name of 100 characters is cut to what the header has for it, and the next field stays. */
+static void a_long_host_is_cut(void **state)
+{
+	char text[512], name[101];
+	struct err e = { 0 };
+	const struct mt_header *h;
+	unsigned char *file;
+	uint64_t length;
+
+	(void)state;
+	memset(name, 'x', 100);
+	name[100] = '\0';
+	snprintf(text, sizeof(text),
+		 "{\"host_name\":\"%s\",\"traceEvents\":[" EVENT(1, 100, 100) "]}", name);
+	file = profile_to_trace(text, strlen(text), &length, &e);
+	assert_non_null(file);
+	h = (const struct mt_header *)(const void *)file;
+	name[sizeof(h->host) - 1] = '\0';
+	assert_string_equal(h->host, name);
+	assert_string_equal(h->job_id, "");
+	assert_string_equal(h->run_id, "profile");
+	free(file);
+}
+
+/* Sorts as C allows: equal elements come out in another order. */
+static void sort_backwards(void *base, size_t count, size_t size,
+			   int (*compare)(const void *, const void *))
+{
+	char *at = base, *other = xcalloc(1, size);
+
+	for (size_t i = 1; i < count; i++)
+		for (size_t k = i; k > 0; k--) {
+			char *left = at + (k - 1) * size, *right = left + size;
+
+			if (compare(left, right) < 0)
+				break;
+			memcpy(other, left, size);
+			memcpy(left, right, size);
+			memcpy(right, other, size);
+		}
+	free(other);
+}
+
+/* For all of the program, in place of the C library's, which happens to keep equal elements in
+ * order in some versions. */
+void qsort(void *base, size_t count, size_t size, int (*compare)(const void *, const void *))
+{
+	sort_backwards(base, count, size, compare);
+}
+
+/* An allocation and its free have equal times if they are nearer than the profile's clock tells.
+ * They stay in the order of the file: no block was there before, and none is left. */
+static void equal_times_stay_in_order(void **state)
+{
+	static const char text[] = "{\"traceEvents\":[" AT(7, 100, 100) "," AT(7, -100, 0) "," AT(
+		8, 20, 20) "," AT(8, -20, 0) "]}";
+	struct err e = { 0 };
+	struct replay r;
+	struct trace t;
+
+	(void)state;
+	assert_int_equal(trace_open_memory(&t, text, sizeof(text) - 1, &e), 0);
+	replay_trace(&r, &t, &(struct replay_options){ .keep_live = 1 });
+	assert_int_equal(r.device[0].peak.allocated, 100);
+	assert_int_equal(r.device[0].final.bytes, 0);
+	assert_int_equal(t.header.device[0].allocs, 2);
+	assert_int_equal(t.header.device[0].frees, 2);
 	replay_release(&r);
 	trace_release(&t);
 }
@@ -176,6 +253,8 @@ int main(void)
 		cmocka_unit_test(events_are_a_trace),
 		cmocka_unit_test(python_s_stacks),
 		cmocka_unit_test(what_the_events_lack),
+		cmocka_unit_test(a_long_host_is_cut),
+		cmocka_unit_test(equal_times_stay_in_order),
 		cmocka_unit_test(what_is_no_profile_is_refused),
 	};
 
