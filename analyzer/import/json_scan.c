@@ -111,13 +111,15 @@ static int take(struct scan_place *p, int c)
 	return 0;
 }
 
-int json_scan_value(struct json_scan *s)
+static int scan(struct json_scan *s, int keeps)
 {
 	struct scan_place p = { 0 };
+	uint64_t begin;
 
 	s->value.length = 0;
 	if (json_scan_peek(s) < 0)
 		return refuse(s, "the text ends");
+	begin = s->before + s->at;
 	for (;;) {
 		size_t from = s->at;
 		int done = 0;
@@ -130,12 +132,23 @@ int json_scan_value(struct json_scan *s)
 				break;
 			done = take(&p, s->data[s->at]);
 		}
-		buf_add(&s->value, s->data + from, s->at - from);
+		if (keeps)
+			buf_add(&s->value, s->data + from, s->at - from);
 		if (s->value.length > MOST_VALUE)
 			return refuse(s, "a value of more than 16 MiB");
 		if (done)
-			return s->value.length ? 0 : refuse(s, "no value");
+			return s->before + s->at > begin ? 0 : refuse(s, "no value");
 	}
+}
+
+int json_scan_value(struct json_scan *s)
+{
+	return scan(s, 1);
+}
+
+int json_scan_skip(struct json_scan *s)
+{
+	return scan(s, 0);
 }
 
 void json_scan_release(struct json_scan *s)

@@ -1,6 +1,6 @@
 /*
  * Reads a large JSON text (as it is, or compressed by gzip) value by value, so that only one value
- * is in memory. Only the ends of values are looked for here: jansson reads what is of interest.
+ * is in memory. Only the ends of values are looked for here: json_walk.h reads what is of interest.
  */
 #ifndef MEMTRACE_IMPORT_JSON_SCAN_H
 #define MEMTRACE_IMPORT_JSON_SCAN_H
@@ -31,6 +31,8 @@ int json_scan_peek(struct json_scan *s);
 int json_scan_take(struct json_scan *s, int c);
 /* Takes the next value into `value`. Returns 0, or -1: the message says where. */
 int json_scan_value(struct json_scan *s);
+/* Passes over the next value, of any size. Returns 0 or -1, likewise. */
+int json_scan_skip(struct json_scan *s);
 void json_scan_release(struct json_scan *s);
 
 #endif

@@ -1,16 +1,22 @@
-#define _GNU_SOURCE /* memmem */
 #include "import/profile.h"
 
-#include <jansson.h>
+#include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "import/json_scan.h"
+#include "import/json_walk.h"
 #include "util/hash.h"
 
 /* Bytes that are kept of a name. */
 #define MOST_NAME 1024u
+
+/* Memory does not grow with the file behind these: compressed, hundreds of events take a byte. A
+ * profile of 8 million events has more than a GB of text. */
+#define MOST_EVENTS (UINT64_C(8) << 20)               /* ranges and events of memory */
+#define MOST_NAMES (UINT64_C(256) << 20)              /* bytes of different names */
+#define COST_OF_NAME (sizeof(struct kept_name) + 64u) /* and what the allocator adds */
 
 struct kept_name {
 	char *text;
@@ -19,160 +25,232 @@ struct kept_name {
 };
 
 /* The index of a name that is put into a table; a new one has the number of those before it. */
-static uint32_t index_of(struct kept_name **all, const char *text, size_t length, int *is_new)
+static uint32_t index_of(struct profile *p, struct kept_name **all, struct str text, int *is_new)
 {
 	struct kept_name *found;
 
-	HASH_FIND(hh, *all, text, length, found);
+	HASH_FIND(hh, *all, text.at, text.length, found);
 	*is_new = !found;
 	if (!found) {
 		found = xcalloc(1, sizeof(*found));
-		found->text = xasprintf("%.*s", (int)length, text);
+		found->text = xcalloc(text.length + 1, 1);
+		memcpy(found->text, text.at, text.length);
 		found->index = (uint32_t)HASH_COUNT(*all);
-		HASH_ADD_KEYPTR(hh, *all, found->text, length, found);
+		HASH_ADD_KEYPTR(hh, *all, found->text, text.length, found);
+		p->name_bytes += COST_OF_NAME + text.length;
 	}
 	return found->index;
 }
 
-static uint32_t name_of(struct profile *p, json_t *value)
+static char *text_of(struct str value)
 {
-	const char *text = json_string_value(value);
+	struct buf text = { 0 };
+
+	json_walk_add_text(&text, value, MOST_NAME);
+	return buf_take(&text);
+}
+
+/* Names are told apart as they are written in the file. */
+static uint32_t name_of(struct profile *p, struct str value)
+{
+	struct str written = { value.at, (size_t)smaller_of((int64_t)value.length, MOST_NAME) };
 	int is_new;
-	uint32_t index =
-		index_of(&p->names, text ? text : "", text ? strnlen(text, MOST_NAME) : 0, &is_new);
+	uint32_t index = index_of(p, &p->names, written, &is_new);
 
 	if (is_new) {
 		p->name_texts = grow(p->name_texts, p->name_count, &p->name_room, sizeof(char *));
-		p->name_texts[p->name_count++] =
-			xasprintf("%.*s", (int)MOST_NAME, text ? text : "");
+		p->name_texts[p->name_count] = text_of(value);
+		p->name_bytes += strlen(p->name_texts[p->name_count++]);
 	}
 	return index;
 }
 
-static uint32_t thread_of(struct profile *p, json_t *event)
+static int64_t integer_of(struct str value)
 {
-	char key[48];
-	int is_new, length = snprintf(key, sizeof(key), "%lld",
-				      (long long)json_integer_value(json_object_get(event, "tid")));
-	uint32_t index = index_of(&p->threads, key, (size_t)length, &is_new);
+	int64_t n;
+
+	return json_walk_integer(value, &n) ? n : 0;
+}
+
+static uint32_t thread_of(struct profile *p, struct str value)
+{
+	int64_t thread = integer_of(value);
+	int is_new;
+	uint32_t index = index_of(p, &p->threads,
+				  (struct str){ (const char *)&thread, sizeof(thread) }, &is_new);
 
 	p->thread_count += is_new != 0;
 	return index;
 }
 
-/* Microseconds as nanoseconds; -1: no time. */
-static int64_t time_of(json_t *event, const char *key)
-{
-	double us = json_number_value(json_object_get(event, key));
+#define MOST_MICROSECONDS INT64_C(4000000000000000)
 
-	return us >= 0 && us < 4e15 ? (int64_t)llround(us * 1000) : -1;
+/* A number with an exponent, or a negative one. */
+static int64_t time_of_real(struct str value)
+{
+	char text[64] = "";
+	double us;
+
+	memcpy(text, value.at, (size_t)smaller_of((int64_t)value.length, sizeof(text) - 1));
+	us = strtod(text, NULL);
+	return us >= 0 && us < (double)MOST_MICROSECONDS ? (int64_t)llround(us * 1000) : -1;
+}
+
+/* Microseconds as nanoseconds, to the last digit: a double has no nanoseconds since 1970. -1: no
+ * time. */
+static int64_t time_of(struct str value)
+{
+	size_t i = 0;
+	int64_t us = 0, part = 0, digit = 1000; /* tenths of a nanosecond */
+
+	if (!value.length || (!isdigit((unsigned char)*value.at) && *value.at != '-'))
+		return 0;
+	for (; i < value.length && isdigit((unsigned char)value.at[i]); i++) {
+		us = us * 10 + (value.at[i] - '0');
+		if (us >= MOST_MICROSECONDS)
+			return -1;
+	}
+	if (i && i < value.length && value.at[i] == '.')
+		for (i++; i < value.length && isdigit((unsigned char)value.at[i]); i++) {
+			part += (value.at[i] - '0') * digit;
+			digit /= 10;
+		}
+	return i == value.length ? us * 1000 + (part + 5) / 10 : time_of_real(value);
 }
 
 /* A number of bytes; `otherwise` if it is none. */
-static int64_t bytes_of(json_t *arguments, const char *key, int64_t otherwise)
+static int64_t bytes_of(struct str value, int64_t otherwise)
 {
-	json_int_t value = json_integer_value(json_object_get(arguments, key));
+	int64_t n;
 
-	return json_is_integer(json_object_get(arguments, key)) && value < BYTES_LIMIT &&
-			       value > -BYTES_LIMIT
-		       ? value
-		       : otherwise;
+	return json_walk_integer(value, &n) && n < BYTES_LIMIT && n > -BYTES_LIMIT ? n : otherwise;
+}
+
+/* What is read of an event. */
+enum event_key { NAME, CATEGORY, PROCESS, THREAD, TIME, DURATION, ARGUMENTS, EVENT_KEYS };
+
+static const char *const event_keys[] = { "name", "cat", "pid", "tid", "ts", "dur", "args" };
+
+static int has_room(const struct profile *p, struct err *e)
+{
+	if (p->event_count + p->range_count >= MOST_EVENTS)
+		return err_set(e,
+			       "the profile has more than %llu ranges and events of memory: "
+			       "profile fewer steps",
+			       (unsigned long long)MOST_EVENTS);
+	if (p->name_bytes > MOST_NAMES)
+		return err_set(e, "the profile has more than %llu MiB of different names",
+			       (unsigned long long)(MOST_NAMES >> 20));
+	return 0;
 }
 
 #define CUDA 1 /* c10::DeviceType, also of ROCm */
 
-static void add_memory(struct profile *p, json_t *event, int failed)
+static int add_memory(struct profile *p, const struct str *of, int failed, struct err *e)
 {
-	json_t *a = json_object_get(event, "args");
-	int64_t device = bytes_of(a, "Device Id", -1);
-	struct profile_event m = {
-		.at_ns = time_of(event, "ts"),
-		.address = (uint64_t)json_integer_value(json_object_get(a, "Addr")),
-		.bytes = bytes_of(a, "Bytes", 0),
-		.allocated = bytes_of(a, "Total Allocated", -1),
-		.reserved = bytes_of(a, "Total Reserved", -1),
-		.thread = thread_of(p, event),
-		.order = (uint32_t)p->event_count,
-		.device = (uint8_t)device,
-		.failed = failed != 0,
-	};
+	enum { TYPE, DEVICE, ADDRESS, BYTES, ALLOCATED, RESERVED, KEYS };
+	static const char *const keys[] = { "Device Type", "Device Id",       "Addr",
+					    "Bytes",       "Total Allocated", "Total Reserved" };
+	struct str a[KEYS];
+	struct profile_event m = { .at_ns = time_of(of[TIME]), .failed = failed != 0 };
+	int64_t device;
 
-	if (bytes_of(a, "Device Type", -1) != CUDA || device < 0 || device >= MT_MAX_DEVICES ||
+	if (json_walk_members(of[ARGUMENTS], keys, a, KEYS) < 0)
+		return -1;
+	device = bytes_of(a[DEVICE], -1);
+	m.bytes = bytes_of(a[BYTES], 0);
+	if (bytes_of(a[TYPE], -1) != CUDA || device < 0 || device >= MT_MAX_DEVICES ||
 	    m.at_ns < 0 || !m.bytes)
-		return;
+		return 0;
+	if (has_room(p, e) < 0)
+		return -1;
+	m.address = (uint64_t)integer_of(a[ADDRESS]);
+	m.allocated = bytes_of(a[ALLOCATED], -1);
+	m.reserved = bytes_of(a[RESERVED], -1);
+	m.thread = thread_of(p, of[THREAD]);
+	m.order = (uint32_t)p->event_count;
+	m.device = (uint8_t)device;
 	p->events = grow(p->events, p->event_count, &p->event_room, sizeof(*p->events));
 	p->events[p->event_count++] = m;
 	if (!p->pid)
-		p->pid = (uint32_t)json_integer_value(json_object_get(event, "pid"));
+		p->pid = (uint32_t)integer_of(of[PROCESS]);
+	return 0;
 }
 
 /* "file.py:12" is line 12. */
-static uint32_t line_of(json_t *event)
+static uint32_t line_of(struct str arguments)
 {
-	const char *from =
-		json_string_value(json_object_get(json_object_get(event, "args"), "CallFrom"));
-	const char *colon = from ? strrchr(from, ':') : NULL;
+	static const char *const keys[] = { "CallFrom" };
+	struct str from;
+	size_t i;
+	uint32_t line = 0;
 
-	return colon ? (uint32_t)strtoul(colon + 1, NULL, 10) : 0;
+	if (json_walk_members(arguments, keys, &from, 1) < 0 || !from.length)
+		return 0;
+	for (i = from.length; i > 0 && from.at[i - 1] != ':'; i--)
+		;
+	for (; i && i < from.length && isdigit((unsigned char)from.at[i]); i++)
+		line = line * 10 + (uint32_t)(from.at[i] - '0');
+	return line;
 }
 
-static void add_range(struct profile *p, json_t *event, enum range_kind kind)
+static int add_range(struct profile *p, const struct str *of, enum range_kind kind, struct err *e)
 {
-	int64_t begin = time_of(event, "ts"), length = time_of(event, "dur");
+	int64_t begin = time_of(of[TIME]), length = time_of(of[DURATION]);
 
 	if (begin < 0 || length < 0)
-		return;
+		return 0;
+	if (has_room(p, e) < 0)
+		return -1;
 	p->has_python |= kind == RANGE_PYTHON;
 	p->ranges = grow(p->ranges, p->range_count, &p->range_room, sizeof(*p->ranges));
 	p->ranges[p->range_count++] = (struct profile_range){
 		.begin_ns = begin,
 		.end_ns = begin + length,
-		.thread = thread_of(p, event),
-		.name = name_of(p, json_object_get(event, "name")),
-		.line = kind == RANGE_PYTHON ? line_of(event) : 0,
+		.thread = thread_of(p, of[THREAD]),
+		.name = name_of(p, of[NAME]),
+		.line = kind == RANGE_PYTHON ? line_of(of[ARGUMENTS]) : 0,
 		.kind = kind,
 	};
-}
-
-static void add_event(struct profile *p, json_t *event)
-{
-	const char *name = json_string_value(json_object_get(event, "name"));
-	const char *category = json_string_value(json_object_get(event, "cat"));
-
-	if (!name || !category)
-		return;
-	if (!strcmp(name, "[memory]") || !strcmp(name, "[OutOfMemory]"))
-		add_memory(p, event, name[1] == 'O');
-	else if (!strcmp(category, "python_function"))
-		add_range(p, event, RANGE_PYTHON);
-	else if (!strcmp(category, "user_annotation"))
-		add_range(p, event, RANGE_NAMED);
-	else if (!strcmp(category, "cpu_op"))
-		add_range(p, event,
-			  strncmp(name, "autograd::engine", 16) ? RANGE_OPERATOR : RANGE_BACKWARD);
-}
-
-/* Most events are kernels and calls of the runtime: they are not parsed. */
-static int is_of_interest(const struct buf *value)
-{
-	static const char *const words[] = { "emory]", "python_function", "user_annotation",
-					     "cpu_op" };
-
-	for (size_t i = 0; i < ARRAY_SIZE(words); i++)
-		if (memmem(value->text, value->length, words[i], strlen(words[i])))
-			return 1;
 	return 0;
 }
 
-static json_t *parse(struct json_scan *s)
+/* Most events are kernels and calls of the runtime: only their category is read. -1 without a
+ * message: the text is damaged. */
+static int add_event(struct profile *p, struct str text, struct err *e)
 {
-	json_error_t why;
-	json_t *value = json_loadb(s->value.text, s->value.length, JSON_DECODE_ANY, &why);
+	static const char engine[] = "\"autograd::engine";
+	struct str of[EVENT_KEYS];
+	int is_backward;
 
-	if (!value)
-		err_set(s->e, "not a profiler's trace: %s before byte %llu", why.text,
-			(unsigned long long)(s->before + s->at));
-	return value;
+	if (json_walk_members(text, event_keys, of, EVENT_KEYS) < 0)
+		return -1;
+	if (!of[NAME].length || *of[NAME].at != '"' || !of[CATEGORY].length)
+		return 0;
+	if (json_walk_is_text(of[NAME], "[memory]"))
+		return add_memory(p, of, 0, e);
+	if (json_walk_is_text(of[NAME], "[OutOfMemory]"))
+		return add_memory(p, of, 1, e);
+	if (json_walk_is_text(of[CATEGORY], "python_function"))
+		return add_range(p, of, RANGE_PYTHON, e);
+	if (json_walk_is_text(of[CATEGORY], "user_annotation"))
+		return add_range(p, of, RANGE_NAMED, e);
+	if (!json_walk_is_text(of[CATEGORY], "cpu_op"))
+		return 0;
+	is_backward = of[NAME].length > sizeof(engine) &&
+		      !memcmp(of[NAME].at, engine, sizeof(engine) - 1);
+	return add_range(p, of, is_backward ? RANGE_BACKWARD : RANGE_OPERATOR, e);
+}
+
+static struct str value_of(const struct json_scan *s)
+{
+	return (struct str){ s->value.text, s->value.length };
+}
+
+static int refuse(const struct json_scan *s)
+{
+	return err_set(s->e, "not a profiler's trace: damaged before byte %llu",
+		       (unsigned long long)(s->before + s->at));
 }
 
 static int read_events(struct profile *p, struct json_scan *s)
@@ -182,78 +260,106 @@ static int read_events(struct profile *p, struct json_scan *s)
 	if (json_scan_take(s, ']'))
 		return 0;
 	do {
-		json_t *event;
-
 		if (json_scan_value(s) < 0)
 			return -1;
-		if (!is_of_interest(&s->value))
-			continue;
-		event = parse(s);
-		if (!event)
-			return -1;
-		add_event(p, event);
-		json_decref(event);
+		if (add_event(p, value_of(s), s->e) < 0)
+			return s->e->text[0] ? -1 : refuse(s);
 	} while (json_scan_take(s, ','));
 	return json_scan_take(s, ']') ? 0
 				      : err_set(s->e, "not a profiler's trace: the text ends "
 						      "within traceEvents");
 }
 
-static void take_devices(struct profile *p, json_t *devices)
+static int take_devices(struct profile *p, struct str devices)
 {
-	size_t i;
-	json_t *device;
+	enum { ID, NAME_OF_GPU, MEMORY, KEYS };
+	static const char *const keys[] = { "id", "name", "totalGlobalMem" };
+	struct json_walk w;
+	struct str device, of[KEYS];
+	int status;
 
-	json_array_foreach(devices, i, device)
-	{
-		int64_t id = bytes_of(device, "id", -1);
-		const char *name = json_string_value(json_object_get(device, "name"));
+	json_walk_begin(&w, devices);
+	while ((status = json_walk_next(&w, NULL, &device)) > 0) {
+		int64_t id;
 
+		if (json_walk_members(device, keys, of, KEYS) < 0)
+			return -1;
+		id = bytes_of(of[ID], -1);
 		if (id < 0 || id >= MT_MAX_DEVICES || p->gpu[id])
 			continue;
-		p->gpu[id] = xasprintf("%.200s", name ? name : "");
-		p->memory[id] = bytes_of(device, "totalGlobalMem", 0);
+		p->gpu[id] = text_of(of[NAME_OF_GPU]);
+		p->memory[id] = bytes_of(of[MEMORY], 0);
 	}
+	return status;
 }
 
-/* A value of the outermost object. */
-static void take_value(struct profile *p, const char *key, json_t *value)
+static int take_ranks(struct profile *p, struct str text)
 {
-	if (!strcmp(key, "deviceProperties"))
-		take_devices(p, value);
-	else if (!strcmp(key, "baseTimeNanoseconds"))
-		p->base_ns = json_integer_value(value);
-	else if (!strcmp(key, "host_name") && json_is_string(value) && !p->host)
-		p->host = xasprintf("%.100s", json_string_value(value));
-	if (!strcmp(key, "distributedInfo")) {
-		int64_t rank = bytes_of(value, "rank", -1),
-			size = bytes_of(value, "world_size", -1);
+	static const char *const keys[] = { "rank", "world_size" };
+	struct str of[ARRAY_SIZE(keys)];
+	int64_t rank, size;
 
-		p->rank = rank >= 0 && rank < INT32_MAX ? (int)rank : -1;
-		p->world_size = size > 0 && size < INT32_MAX ? (int)size : -1;
-	}
+	if (json_walk_members(text, keys, of, ARRAY_SIZE(keys)) < 0)
+		return -1;
+	rank = bytes_of(of[0], -1);
+	size = bytes_of(of[1], -1);
+	p->rank = rank >= 0 && rank < INT32_MAX ? (int)rank : -1;
+	p->world_size = size > 0 && size < INT32_MAX ? (int)size : -1;
+	return 0;
+}
+
+static int take_base(struct profile *p, struct str value)
+{
+	p->base_ns = integer_of(value);
+	return 0;
+}
+
+static int take_host(struct profile *p, struct str value)
+{
+	if (!p->host && value.length && *value.at == '"')
+		p->host = text_of(value);
+	return 0;
+}
+
+/* The values of the outermost object that are read; others may be of any size. */
+static const struct member {
+	const char *key;
+	int (*take)(struct profile *p, struct str value);
+} members[] = {
+	{ "deviceProperties", take_devices },
+	{ "distributedInfo", take_ranks },
+	{ "baseTimeNanoseconds", take_base },
+	{ "host_name", take_host },
+};
+
+static const struct member *member_of(struct str key)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(members); i++)
+		if (json_walk_is_text(key, members[i].key))
+			return &members[i];
+	return NULL;
 }
 
 static int read_member(struct profile *p, struct json_scan *s, int *has_events)
 {
-	json_t *key, *value;
-	int status = 0;
+	const struct member *m;
+	int is_events;
 
-	if (json_scan_value(s) < 0 || !(key = parse(s)))
+	if (json_scan_value(s) < 0)
 		return -1;
-	if (!json_is_string(key) || !json_scan_take(s, ':')) {
-		status = err_set(s->e, "not a profiler's trace: a key is missing");
-	} else if (!strcmp(json_string_value(key), "traceEvents") && !*has_events) {
+	m = member_of(value_of(s));
+	is_events = json_walk_is_text(value_of(s), "traceEvents") && !*has_events;
+	if (*s->value.text != '"' || !json_scan_take(s, ':'))
+		return err_set(s->e, "not a profiler's trace: a key is missing");
+	if (is_events) {
 		*has_events = 1;
-		status = read_events(p, s);
-	} else if (json_scan_value(s) < 0 || !(value = parse(s))) {
-		status = -1;
-	} else {
-		take_value(p, json_string_value(key), value);
-		json_decref(value);
+		return read_events(p, s);
 	}
-	json_decref(key);
-	return status;
+	if (!m)
+		return json_scan_skip(s);
+	if (json_scan_value(s) < 0)
+		return -1;
+	return m->take(p, value_of(s)) < 0 ? refuse(s) : 0;
 }
 
 static int read_all(struct profile *p, struct json_scan *s)

@@ -44,7 +44,8 @@ struct profile {
 	struct kept_name *names, *threads;
 	char **name_texts;
 	size_t name_count, name_room, thread_count;
-	int64_t base_ns; /* of all times, since the Unix epoch */
+	uint64_t name_bytes; /* that names and threads take */
+	int64_t base_ns;     /* of all times, since the Unix epoch */
 	int rank, world_size;
 	uint32_t pid;
 	char *host;

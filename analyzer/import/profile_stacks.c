@@ -10,6 +10,9 @@
 #define MOST_FRAMES 128
 #define MOST_LOOKED_AT 1024
 
+/* Words of all different stacks. Profiles have some ten thousand stacks. */
+#define MOST_WORDS (UINT64_C(32) << 20)
+
 /* The ranges of a thread, and which of them are open. */
 struct profile_thread {
 	size_t next, end;
@@ -196,10 +199,18 @@ uint32_t stacks_at(struct profile_stacks *s, uint32_t thread, int64_t at_ns, int
 		if (r->kind == RANGE_PYTHON)
 			line = r->line; /* in which the function around it is then */
 	}
+	if (stacks_are_too_many(s))
+		count = 1;
 	found = intern(&s->stacks, words, count, &is_new);
+	s->words += is_new ? count : 0;
 	if (is_new)
 		found->id = image_stack(s->image, words, count);
 	return found->id;
+}
+
+int stacks_are_too_many(const struct profile_stacks *s)
+{
+	return s->words > MOST_WORDS;
 }
 
 static void release(struct interned **all)

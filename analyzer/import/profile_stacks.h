@@ -17,6 +17,7 @@ struct profile_stacks {
 	struct profile_thread *threads;
 	struct profile_name *names;
 	struct interned *frames, *stacks;
+	uint64_t words; /* of all stacks */
 };
 
 /* Sorts the ranges of the profile. */
@@ -24,6 +25,8 @@ void stacks_begin(struct profile_stacks *s, struct profile *p, struct image *i, 
 /* The stack of a thread at a time, which must not be before the last one that was asked. Sets
  * whether autograd runs then. */
 uint32_t stacks_at(struct profile_stacks *s, uint32_t thread, int64_t at_ns, int *in_backward);
+/* Are there more stacks than are kept? Those behind them have no frames. */
+int stacks_are_too_many(const struct profile_stacks *s);
 void stacks_end(struct profile_stacks *s);
 
 #endif

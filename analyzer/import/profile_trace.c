@@ -266,8 +266,10 @@ static void put_heading(struct profile_writing *w)
 	}
 }
 
-static void convert(struct profile_writing *w)
+static int convert(struct profile_writing *w, struct err *e)
 {
+	int status = 0;
+
 	qsort(w->p.events, w->p.event_count, sizeof(*w->p.events), by_time);
 	w->first_ns = w->p.events[0].at_ns;
 	for (size_t i = 0; i < w->p.range_count; i++)
@@ -279,8 +281,12 @@ static void convert(struct profile_writing *w)
 	put_annotations(w);
 	for (size_t i = 0; i < w->p.event_count; i++)
 		put_event(w, &w->p.events[i]);
+	if (stacks_are_too_many(&w->stacks))
+		status = err_set(e,
+				 "the profile has too many different stacks: profile fewer steps");
 	stacks_end(&w->stacks);
 	HASH_RELEASE(w->live);
+	return status;
 }
 
 unsigned char *profile_to_trace(const void *data, size_t size, uint64_t *length, struct err *e)
@@ -288,10 +294,10 @@ unsigned char *profile_to_trace(const void *data, size_t size, uint64_t *length,
 	struct profile_writing w = { 0 };
 	unsigned char *file = NULL;
 
-	if (profile_read(&w.p, data, size, e) == 0) {
-		convert(&w);
+	if (profile_read(&w.p, data, size, e) == 0 && convert(&w, e) == 0)
 		file = image_finish(&w.image, length);
-	}
+	else
+		image_release(&w.image);
 	profile_release(&w.p);
 	return file;
 }

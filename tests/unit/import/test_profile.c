@@ -6,6 +6,8 @@
 #include "import/profile_trace.h"
 
 #include <string.h>
+#include <sys/resource.h>
+#include <zlib.h>
 
 #define FOLDER "tests/unit/fuzz/corpus/import/"
 
@@ -247,6 +249,95 @@ static void what_is_no_profile_is_refused(void **state)
 	free(deep);
 }
 
+/* A double has a quarter of a microsecond since 1970. */
+static void times_have_all_their_digits(void **state)
+{
+	static const char text[] = "{\"traceEvents\":[" EVENT(
+		1700000000000000.001, 100, 100) "," EVENT(1700000000000000.250, 20, 120) "]}";
+	struct err e = { 0 };
+	struct trace t;
+
+	(void)state;
+	assert_int_equal(trace_open_memory(&t, text, sizeof(text) - 1, &e), 0);
+	assert_int_equal(t.header.start_realtime_ns, UINT64_C(1700000000000000001));
+	assert_int_equal(t.header.device[0].last_time_ns, 249);
+	trace_release(&t);
+}
+
+static long most_resident_kb(void)
+{
+	struct rusage usage;
+
+	assert_int_equal(getrusage(RUSAGE_SELF, &usage), 0);
+	return usage.ru_maxrss;
+}
+
+/* 15 MiB of empty objects, which nobody wants, beside the events and within one. */
+static void what_is_not_read_takes_no_memory(void **state)
+{
+	static const char begin[] = "{\"x\":[", middle[] = "{}],\"traceEvents\":[", end[] = "]}";
+	const size_t many = 5 * MIB, within = 5 * MIB;
+	struct buf b = { 0 };
+	struct err e = { 0 };
+	unsigned char *trace;
+	uint64_t length;
+	long before;
+
+	(void)state;
+	buf_puts(&b, begin);
+	for (size_t i = 0; i < many; i++)
+		buf_add(&b, "{},", 3);
+	buf_puts(&b, middle);
+	buf_puts(&b, EVENT(1, 100, 100) ",{\"name\":\"a\",\"cat\":\"cpu_op\",\"x\":[");
+	for (size_t i = 0; i < within; i++)
+		buf_add(&b, "{},", 3);
+	buf_puts(&b, "7]}");
+	buf_puts(&b, end);
+	before = most_resident_kb();
+	trace = profile_to_trace(b.text, b.length, &length, &e);
+	assert_non_null(trace);
+	assert_true(most_resident_kb() - before < 100 << 10);
+	free(trace);
+	buf_release(&b);
+}
+
+static void deflate_all(z_stream *z, struct buf *to, const char *text, size_t size, int flush)
+{
+	unsigned char out[1 << 16];
+
+	z->next_in = (unsigned char *)(uintptr_t)text;
+	z->avail_in = (unsigned)size;
+	do {
+		z->next_out = out;
+		z->avail_out = sizeof(out);
+		assert_true(deflate(z, flush) != Z_STREAM_ERROR);
+		buf_add(to, out, sizeof(out) - z->avail_out);
+	} while (!z->avail_out);
+}
+
+/* 8 Mi ranges and one more are a megabyte of gzip. */
+static void a_number_of_ranges_is_refused(void **state)
+{
+	static const char one[] = ",{\"name\":\"\",\"cat\":\"cpu_op\"}",
+			  begin[] = "{\"traceEvents\":[" EVENT(1, 100, 100);
+	struct buf part = { 0 }, all = { 0 };
+	z_stream z = { 0 };
+
+	(void)state;
+	for (int i = 0; i < 1 << 14; i++)
+		buf_add(&part, one, sizeof(one) - 1);
+	assert_int_equal(deflateInit2(&z, 1, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
+	deflate_all(&z, &all, begin, sizeof(begin) - 1, Z_NO_FLUSH);
+	for (int i = 0; i < 1 << 9; i++)
+		deflate_all(&z, &all, part.text, part.length, Z_NO_FLUSH);
+	deflate_all(&z, &all, "]}", 2, Z_FINISH);
+	deflateEnd(&z);
+	assert_true(all.length < 2 * MIB);
+	assert_refused(all.text, all.length, "more than 8388608 ranges and events of memory");
+	buf_release(&part);
+	buf_release(&all);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -255,6 +346,9 @@ int main(void)
 		cmocka_unit_test(what_the_events_lack),
 		cmocka_unit_test(a_long_host_is_cut),
 		cmocka_unit_test(equal_times_stay_in_order),
+		cmocka_unit_test(times_have_all_their_digits),
+		cmocka_unit_test(what_is_not_read_takes_no_memory),
+		cmocka_unit_test(a_number_of_ranges_is_refused),
 		cmocka_unit_test(what_is_no_profile_is_refused),
 	};
 
