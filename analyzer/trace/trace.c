@@ -13,6 +13,7 @@
 
 #include "import/profile_trace.h"
 #include "import/snapshot.h"
+#include "trace/converted.h"
 
 /* Reads what exists of [offset, offset + length). Returns its length. */
 static size_t source_read(const struct source *s, uint64_t offset, void *to, size_t length)
@@ -124,28 +125,48 @@ static void wait_for_the_writer(struct trace *t)
 #define MOST_OF_OTHERS (UINT64_C(8) << 30)
 
 /* A memory snapshot of PyTorch, or its profiler's trace, becomes a trace in memory. */
-static int convert(struct trace *t, struct err *e)
+static struct converted *convert_file(struct trace *t, int is_pickle, const struct stat *of,
+				      struct err *e)
 {
-	unsigned char first[2] = { 0 }, *file;
-	size_t got = source_read(&t->source, 0, first, sizeof(first));
+	unsigned char *file, *image;
 	struct err why = { 0 };
+	uint64_t size = 0;
+	size_t got;
+
+	if (t->source.size > MOST_OF_OTHERS) {
+		err_set(e, "%s: a file of more than 8 GiB is not read", t->path);
+		return NULL;
+	}
+	file = xcalloc(1, t->source.size);
+	got = source_read(&t->source, 0, file, t->source.size);
+	image = is_pickle ? snapshot_to_trace(file, got, &size, &why)
+			  : profile_to_trace(file, got, &size, &why);
+	free(file);
+	if (image)
+		return converted_add(of, image, size);
+	err_set(e, "%s: %s", t->path, why.text);
+	return NULL;
+}
+
+/* `of`: the file; NULL: memory. */
+static int convert(struct trace *t, const struct stat *of, struct err *e)
+{
+	unsigned char first[2] = { 0 };
+	size_t got = source_read(&t->source, 0, first, sizeof(first));
 	int is_pickle = got == sizeof(first) && snapshot_is_pickle(first);
 
 	if (got < sizeof(first) || (!is_pickle && !profile_is_likely(first)))
 		return 0;
-	if (t->source.size > MOST_OF_OTHERS)
-		return err_set(e, "%s: a file of more than 8 GiB is not read", t->path);
-	file = xcalloc(1, t->source.size);
-	got = source_read(&t->source, 0, file, t->source.size);
-	t->converted = is_pickle ? snapshot_to_trace(file, got, &t->source.size, &why)
-				 : profile_to_trace(file, got, &t->source.size, &why);
-	free(file);
+	t->converted = of ? converted_find(of) : NULL;
 	if (!t->converted)
-		return err_set(e, "%s: %s", t->path, why.text);
+		t->converted = convert_file(t, is_pickle, of, e);
+	if (!t->converted)
+		return -1;
 	if (t->source.fd >= 0)
 		close(t->source.fd);
-	t->source.fd = -1;
-	t->source.memory = t->converted;
+	t->source = (struct source){ .fd = -1,
+				     .memory = t->converted->bytes,
+				     .size = t->converted->size };
 	return 0;
 }
 
@@ -158,7 +179,7 @@ static int read_header(struct trace *t, struct err *e)
 	if (!S_ISREG(st.st_mode))
 		return err_set(e, "%s is not a file", t->path);
 	t->source.size = (uint64_t)st.st_size;
-	return convert(t, e) < 0 ? -1 : check_header(t, e);
+	return convert(t, &st, e) < 0 ? -1 : check_header(t, e);
 }
 
 int trace_open_header(struct trace *t, const char *path, struct err *e)
@@ -342,7 +363,7 @@ int trace_open_memory(struct trace *t, const void *memory, uint64_t size, struct
 {
 	*t = (struct trace){ .path = xstrdup("memory"),
 			     .source = { .fd = -1, .memory = memory, .size = size } };
-	if (convert(t, e) < 0 || check_header(t, e) < 0)
+	if (convert(t, NULL, e) < 0 || check_header(t, e) < 0)
 		return -1;
 	return trace_load(t, e);
 }
@@ -352,7 +373,7 @@ void trace_release(struct trace *t)
 	tables_release(&t->tables);
 	free(t->segments);
 	free(t->path);
-	free(t->converted);
+	converted_release(t->converted);
 	if (t->source.fd >= 0)
 		close(t->source.fd);
 	*t = (struct trace){ .source.fd = -1 };

@@ -38,11 +38,13 @@ struct segment {
 
 enum lock_state { LOCK_UNKNOWN, LOCK_FREE, LOCK_HELD };
 
+struct converted;
+
 struct trace {
 	char *path;
 	struct source source;
-	unsigned char *converted; /* the bytes of a trace that another tool's file became */
-	struct mt_header header;  /* as read when the file was opened; its texts end with a zero */
+	struct converted *converted; /* NULL: the file is a trace itself */
+	struct mt_header header; /* as read when the file was opened; its texts end with a zero */
 	struct tables tables;
 	struct segment *segments; /* by first_sequence */
 	size_t segment_count;
