@@ -235,11 +235,13 @@ class Frames(Live):
             self.assertEqual(done.stdout, "")
 
     def test_the_directory_is_found(self):
-        """The newest of memtrace and memtrace-*, or MEMTRACE_DIR."""
+        """MEMTRACE_DIR, also if it has nothing new; without it the newest of memtrace and memtrace-*."""
         with self.writers(1):
             self.assertIn("1 running", self.run_([MEMTRACE, "top"], MEMTRACE_DIR=self.traces).stdout)
             os.symlink(self.traces, os.path.join(self.dir, "memtrace-77"))
             self.assertRegex(self.run_([MEMTRACE, "top"]).stdout, "1 running  in memtrace-77")
+            os.mkdir(os.path.join(self.dir, "older"))
+            self.assertIn("older has no traces", self.run_([MEMTRACE, "top"], status=2, MEMTRACE_DIR="older").stderr)
 
     def test_metrics_are_the_frame(self):
         """Each sample once, by renaming, with the values of the JSON."""
