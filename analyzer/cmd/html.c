@@ -68,8 +68,8 @@ static void print_notes(struct buf *notes)
 
 static int is_estimate_asked(const struct options *o)
 {
-	return o->job.files.count || o->job.values.count || o->simulated || o->infer ||
-	       o->how != HOW_AUTO;
+	return o->job.files.count || o->job.values.count || o->job.environment.count ||
+	       o->job.gpu || o->simulated || o->infer || o->how != HOW_AUTO || o->python;
 }
 
 /* Adds the estimate beside the traces, and beside those of --simulated. A job that declares its
@@ -211,23 +211,35 @@ static const struct opt rows[] = {
 	RUN_OPTION(&given.run),
 };
 
+/* Do the arguments take the options that were given? */
+static int check_options(char **paths, int are_compared, struct err *e)
+{
+	if (path_is_records(*paths) && (given.ranks || is_estimate_asked(&given)))
+		return err_set(
+			e,
+			"%s has records without events: --ranks and the options of an estimate need the traces",
+			*paths);
+	if (are_compared && is_estimate_asked(&given))
+		return err_set(
+			e,
+			"a comparison, of %s and %s, has no estimate: the options of an estimate need one job",
+			paths[0], paths[1]);
+	return 0;
+}
+
 static int run(char **paths, size_t count)
 {
+	int are_compared =
+		count == 2 && !given.run && !path_is_records(*paths) && are_two_jobs(paths);
 	struct err e = { 0 };
 
 	if (!count)
 		err_set(&e, "html needs a trace: a file, or a directory of traces");
-	else
+	else if (!check_options(paths, are_compared, &e))
 		html_is_possible(&e);
-	if (count && path_is_records(*paths) && (given.ranks || is_estimate_asked(&given)))
-		err_set(&e,
-			"%s has records without events: --ranks and the options of an estimate need the traces",
-			*paths);
 	if (e.text[0])
 		return command_fail(STATUS_USAGE, &e);
-	return count == 2 && !given.run && !path_is_records(*paths) && are_two_jobs(paths)
-		       ? make_comparison(paths, &given)
-		       : make_page(paths, count, &given);
+	return are_compared ? make_comparison(paths, &given) : make_page(paths, count, &given);
 }
 
 const struct command cmd_html = {

@@ -85,7 +85,7 @@ class Html(PageCase):
         self.assertIn("html " + ranks[5]["trace"], page.run('document.getElementById("missing").textContent'))
         self.assertEqual(page.errors, [])
         page.shot(os.path.join(self.shots(), "records.png"))
-        for more in ("--ranks", "1"), ("--set", "num_layers=2"):
+        for more in ("--ranks", "1"), ("--set", "num_layers=2"), ("--gpu", "H100"), ("--python", "p"), ("--env", "A=b"):
             said = self.run_([MEMTRACE, "html", records, *more, "-o", os.path.join(self.dir, "no.html")], status=2).stderr
             self.assertIn("records without events", said)
 
@@ -196,6 +196,10 @@ class Html(PageCase):
         self.assertIn("needs a trace", self.run_([MEMTRACE, "html"], status=2).stderr)
         self.run_([MEMTRACE, "html", GPT2], status=2)
         self.assertIn("there is no rank 77 in the traces; they have ranks 0-7", self.run_([MEMTRACE, "html", "--ranks", "0,77", self.made("megatron")], status=2).stderr)
+        for options in ("--config", "/nonexistent"), ("--set", "num_layers=2"), ("--env", "A=b"), ("--gpu", "H100"), ("--how", "formula"), ("--python", "p"), \
+                ("--infer",), ("--simulated", "/nonexistent"):
+            said = self.run_([MEMTRACE, "html", *options, directory, self.made("megatron")], status=2).stderr
+            self.assertIn("a comparison, of %s and" % directory, said)
         self.assertIn("not a list of ranks", self.run_([MEMTRACE, "html", "--ranks", "a", directory], status=2).stderr)
 
     def test_modules(self):
