@@ -123,13 +123,20 @@ static int make(struct matches *m, const struct match_inputs *j, const struct op
 	return m->count ? 0 : err_set(e, "none of the traces has an allocation of PyTorch's");
 }
 
-static void add_option(struct buf *b, const char *name, const char *value)
+static void add_option(struct buf *b, const char *name, struct str value)
 {
 	buf_addf(b, " %s ", name);
-	shell_add_word(b, (struct str){ value, strlen(value) });
+	shell_add_word(b, value);
 }
 
-/* The page shows a gap best. It takes the options that say what the job is. */
+static void add_text(struct buf *b, const char *name, const char *value)
+{
+	if (value)
+		add_option(b, name, (struct str){ value, strlen(value) });
+}
+
+/* The page shows a gap best. It takes the options that say what the job is and how the estimate is
+ * made. */
 static void add_page(const struct matches *m, char **paths, size_t count, const struct options *o,
 		     struct buf *out)
 {
@@ -143,11 +150,14 @@ static void add_page(const struct matches *m, char **paths, size_t count, const 
 		has_gap |= match_has_gap(&m->list[i]);
 	if (!has_gap)
 		return;
-	if (o->run)
-		add_option(&options, "--run", o->run);
+	add_text(&options, "--run", o->run);
 	for (size_t k = 0; k < ARRAY_SIZE(lists); k++)
 		for (size_t i = 0; i < lists[k]->count; i++)
-			add_option(&options, names[k], lists[k]->at[i]);
+			add_text(&options, names[k], lists[k]->at[i]);
+	add_text(&options, "--gpu", o->job.gpu);
+	if (o->how != HOW_AUTO)
+		add_option(&options, "--how", opt_word(HOW_WORDS, o->how));
+	add_text(&options, "--python", o->python);
 	if (m->inference)
 		buf_puts(&options, " --infer");
 	command_add_page(out, &options, paths, count);

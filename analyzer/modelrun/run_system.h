@@ -6,8 +6,9 @@
 #include "modelrun/model_run.h"
 #include "util/opt.h"
 
-/* --how formula|run|auto */
+/* Of --how. */
 enum how { HOW_AUTO, HOW_FORMULA, HOW_RUN };
+#define HOW_WORDS "auto|formula|run"
 
 /* The rows of an option table. */
 #define HOW_OPTIONS(how, python)                                                                \
@@ -15,7 +16,7 @@ enum how { HOW_AUTO, HOW_FORMULA, HOW_RUN };
 	  0,                                                                                    \
 	  OPT_CHOICE,                                                                           \
 	  how,                                                                                  \
-	  "auto|formula|run",                                                                   \
+	  HOW_WORDS,                                                                            \
 	  "memtrace's own estimate: by formula, by a run of the model, or the first that can",  \
 	  0,                                                                                    \
 	  0 },                                                                                  \

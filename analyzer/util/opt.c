@@ -36,22 +36,27 @@ static int unknown(const struct opt_set *set, const char *word, struct err *e)
 	return -1;
 }
 
+struct str opt_word(const char *words, int index)
+{
+	size_t n = strcspn(words, "|");
+
+	for (; index && n; index--) {
+		words += n + (words[n] == '|');
+		n = strcspn(words, "|");
+	}
+	return (struct str){ words, n };
+}
+
 static int set_choice(const struct opt *o, const char *text, struct err *e)
 {
-	const char *word = o->argument;
+	struct str word;
 
-	for (int i = 0;; i++) {
-		size_t n = strcspn(word, "|");
-
-		if (strlen(text) == n && !strncmp(word, text, n)) {
+	for (int i = 0; (word = opt_word(o->argument, i)).length; i++)
+		if (strlen(text) == word.length && !strncmp(word.at, text, word.length)) {
 			*(int *)o->value = i;
 			return 0;
 		}
-		if (!word[n])
-			return err_set(e, "--%s is \"%s\", expected one of %s", o->name, text,
-				       o->argument);
-		word += n + 1;
-	}
+	return err_set(e, "--%s is \"%s\", expected one of %s", o->name, text, o->argument);
 }
 
 static int set_count(const struct opt *o, const char *text, struct err *e)

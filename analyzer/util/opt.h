@@ -42,6 +42,8 @@ struct opt_set {
  * arguments to the front of argv (from argv[1] on), NULL after them; returns their number, or -1.
  */
 int opt_parse(struct opt_set *set, int argc, char **argv, struct err *e);
+/* The word of OPT_CHOICE with this index, of "always|never|auto"; empty: there are fewer. */
+struct str opt_word(const char *words, int index);
 /* Releases the lists that opt_parse() filled. */
 void opt_set_release(struct opt_set *set);
 void opt_list_release(struct opt_list *list);

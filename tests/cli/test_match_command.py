@@ -2,6 +2,7 @@
 import json
 import os
 import re
+import shlex
 import shutil
 import tempfile
 
@@ -90,6 +91,12 @@ class Match(Case):
             self.match("--set", "vocab_size=9000", "--tolerance", "10", "--component-tolerance", "parameters=%f" % share, status=status)
         text = self.match("--set", "vocab_size=9000", "--tolerance", "10", "--component-tolerance", "0", status=1).stdout
         self.assertRegex(text, r"parameters +\S+ \S+ +\S+ \S+ +beyond its tolerance")
+
+    def test_page_has_the_same_estimate(self):
+        """The page that is proposed has every option that the estimate depends on."""
+        options = ["--set", "num_layers=3", "--env", "A=b c", "--gpu", "A100-40GB", "--how", "formula", "--python", "/usr/bin/python3"]
+        line = self.match(*options, status=1).stdout.splitlines()[-1]
+        self.assertEqual(shlex.split(line), ["next", "memtrace", "html", "--config", self.config, *options, self.traces])
 
     def test_what_if(self):
         own, = self.json("--what-if", "micro_batch_size=2")["ranks"]
