@@ -2,6 +2,7 @@
 
 #include "report/rank_groups.h"
 #include "render/json_util.h"
+#include "util/shell.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -143,8 +144,9 @@ static void put_measured(struct page *p, const struct measured_need *need)
 	page_size(p, &b, need->allocated);
 	buf_puts(&b, " in tensors, ");
 	page_size(p, &b, need->device);
-	buf_addf(&b, " of the device, measured in %d steps on a simulated one: memtrace report %s",
-		 need->steps, need->directory);
+	buf_addf(&b, " of the device, measured in %d steps on a simulated one: memtrace report ",
+		 need->steps);
+	shell_add_path(&b, need->directory);
 	page_field(p, "need", b.text, 0);
 	buf_release(&b);
 }
@@ -436,30 +438,41 @@ void findings_rules(const struct style *style, struct buf *out)
 
 #define STACKS_SHOWN 100 /* rows that the last line proposes to show, at most */
 
-/* The page of the trace, or of the directory with the traces of all ranks. */
-static void put_html(struct page *p, const char *label, const struct report *report,
-		     const struct rank *r)
+/* A command of the last lines, whose words `path` ends. `run`: of a directory. */
+static void put_command(struct page *p, const char **label, const char *words, const char *run,
+			const char *path)
 {
-	const char *end = strrchr(r->trace, '/');
-	size_t length = report->count > 1 && end ? (size_t)(end - r->trace) : strlen(r->trace);
-
-	buf_addf(p->out, "%-*smemtrace html %.*s\n", PAGE_INDENT, label, (int)length, r->trace);
+	buf_addf(p->out, "%-*smemtrace %s ", PAGE_INDENT, *label, words);
+	if (run) {
+		buf_puts(p->out, "--run ");
+		shell_add_path(p->out, run);
+		buf_puts(p->out, " ");
+	}
+	shell_add_path(p->out, path);
+	buf_puts(p->out, "\n");
+	*label = "";
 }
 
 void put_next(struct page *p, const struct report *report, const struct rank *r)
 {
 	size_t all = r->stacks.count, top = (size_t)p->style->top;
+	const char *label = "next", *end = strrchr(r->trace, '/');
+	char *words, *directory;
 
-	const char *label = "next";
-
-	if (report->declared) {
-		buf_addf(p->out, "%-*smemtrace match %s\n", PAGE_INDENT, label, report->declared);
-		label = "";
+	if (report->declared)
+		put_command(p, &label, "match", report->run, report->declared);
+	if (all > top) {
+		words = xasprintf("report --top %zu",
+				  top < STACKS_SHOWN && all > STACKS_SHOWN ? STACKS_SHOWN : all);
+		put_command(p, &label, words, NULL, r->trace);
+		free(words);
 	}
-	if (all > top)
-		buf_addf(p->out, "%-*smemtrace report --top %zu %s\n", PAGE_INDENT, label,
-			 top < STACKS_SHOWN && all > STACKS_SHOWN ? STACKS_SHOWN : all, r->trace);
-	if (all > top)
-		label = "";
-	put_html(p, label, report, r);
+	if (report->count == 1 || !end) {
+		put_command(p, &label, "html", NULL, r->trace);
+		return;
+	}
+	/* The traces of all ranks. */
+	directory = xasprintf("%.*s", end == r->trace ? 1 : (int)(end - r->trace), r->trace);
+	put_command(p, &label, "html", report->run, directory);
+	free(directory);
 }

@@ -255,6 +255,7 @@ struct report {
 	const struct diagnosis *diagnosis; /* owned by the caller; NULL: not diagnosed */
 	const struct measured_need *need;  /* owned by the caller; NULL: not measured */
 	const char *declared; /* a TRACE argument for match that declares its model, or NULL */
+	const char *run;      /* the run of their directories that was asked for, or NULL */
 };
 
 void report_sort(struct report *r);

@@ -259,6 +259,7 @@ int session_load(struct session *s, char *const *arguments, size_t count,
 	if (trace_files_find(&s->files, arguments, count, o->run, notes, e) < 0 ||
 	    session_read(s, o, notes, e) < 0)
 		return -1;
+	s->report.run = o->run;
 	restore_worst(s, o);
 	read_config(s);
 	if (s->has_config && config_has(&s->config, CONFIG_num_layers) &&

@@ -147,6 +147,7 @@ int session_load_records(struct session *s, char *const *arguments, size_t count
 				 : err_set(e, "there is no record of rank %d here", o->rank);
 	if (status)
 		return -1;
+	s->report.run = o->run == every_run ? NULL : o->run;
 	s->has_config = s->has_config && config_derive(&s->config, &ignored) == 0;
 	report_sort(&s->report);
 	ranks_relate(&s->report, s->has_config ? &s->config : NULL);

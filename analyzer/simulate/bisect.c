@@ -1,6 +1,7 @@
 #include "simulate/bisect.h"
 
 #include "simulate/trial.h"
+#include "util/shell.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,6 +67,12 @@ static void choose(const struct bisect *x, size_t own, struct placeholder *place
 								: x->settings[i].minimal };
 }
 
+/* The folder of the traces with the settings up to `own` as they are; 0: with none of them. */
+static char *folder_of(const struct bisect *x, size_t own)
+{
+	return own ? xasprintf("%zu-%s", own, x->settings[own - 1].key) : xstrdup("0-minimal");
+}
+
 static int run_try(struct bisect *x, size_t own, struct err *e)
 {
 	struct trial *t = &x->tries[x->tried++];
@@ -74,13 +81,9 @@ static int run_try(struct bisect *x, size_t own, struct err *e)
 	int status;
 
 	choose(x, own, placeholders);
-	if (own) {
-		t->name = xasprintf("%s = %s", x->settings[own - 1].key, x->settings[own - 1].own);
-		folder = xasprintf("%zu-%s", own, x->settings[own - 1].key);
-	} else {
-		t->name = xstrdup("everything minimal");
-		folder = xstrdup("0-minimal");
-	}
+	t->name = own ? xasprintf("%s = %s", x->settings[own - 1].key, x->settings[own - 1].own)
+		      : xstrdup("everything minimal");
+	folder = folder_of(x, own);
 	status = trial_run(x->simulation, placeholders, x->count, folder, t, e);
 	free(folder);
 	return status;
@@ -88,22 +91,25 @@ static int run_try(struct bisect *x, size_t own, struct err *e)
 
 static void conclude(const struct bisect *x, int fits, struct buf *out)
 {
-	const char *directory = x->simulation->directory;
 	size_t last = x->tried - 1;
+	char *folder, *path;
 
-	if (fits)
-		buf_addf(out, "it fits with everything put back");
-	else if (!last)
-		buf_addf(
-			out,
-			"not even everything minimal fits: the model itself is too large, or none of these is the cause. "
-			"See where it went: memtrace report %s/0-minimal",
-			directory);
+	if (fits) {
+		buf_puts(out, "it fits with everything put back");
+		return;
+	}
+	if (last)
+		buf_addf(out, "memory runs out when %s is put back.", x->settings[last - 1].key);
 	else
-		buf_addf(
+		buf_puts(
 			out,
-			"memory runs out when %s is put back. See where it went: memtrace report %s/%zu-%s",
-			x->settings[last - 1].key, directory, last, x->settings[last - 1].key);
+			"not even everything minimal fits: the model itself is too large, or none of these is the cause.");
+	folder = folder_of(x, last);
+	path = xasprintf("%s/%s", x->simulation->directory, folder);
+	buf_puts(out, " See where it went: memtrace report ");
+	shell_add_path(out, path);
+	free(folder);
+	free(path);
 }
 
 char **bisect_own_command(char *const *command, const char *list, struct err *e)

@@ -1,6 +1,7 @@
 #include "simulate/summary.h"
 
 #include "session/session.h"
+#include "util/shell.h"
 #include "util/size.h"
 #include "util/terminal.h"
 
@@ -161,9 +162,9 @@ void summary_text(const struct simulation *s, const struct outcome *outcomes, si
 	if (!r->count)
 		return;
 	buf_puts(out, "See where it went: memtrace report ");
-	buf_add_clean(out, (struct str){ s->directory, strlen(s->directory) });
+	shell_add_path(out, s->directory);
 	buf_puts(out, "; as a page: memtrace html ");
-	buf_add_clean(out, (struct str){ s->directory, strlen(s->directory) });
+	shell_add_path(out, s->directory);
 	buf_puts(out, "\n");
 }
 

@@ -6,6 +6,7 @@
 #include "simulate/rank_env.h"
 #include "simulate/simulation.h"
 #include "simulate/summary.h"
+#include "util/shell.h"
 #include "util/size.h"
 
 #include <stdio.h>
@@ -129,16 +130,27 @@ static int prepare(const char *gpu, struct err *e)
 	return getenv("MEMTRACE_DIR") ? 0 : launch_set_directory("memtrace", e);
 }
 
+/* Of the traces of a layout. */
+static char *layout_directory(size_t i)
+{
+	return xasprintf("%s/layout-%zu", getenv("MEMTRACE_DIR"), i + 1);
+}
+
 void verify_plan_text(const struct plan *plan, const struct verified_layout *list, size_t count,
 		      struct buf *out)
 {
 	for (size_t i = 0; i < count; i++)
 		put_row(out, &plan->fitting.at[i], list[i].peak, list[i].verdict);
 	if (count)
-		buf_addf(out, "See where it goes: memtrace html %s/layout-1",
-			 getenv("MEMTRACE_DIR"));
-	if (count > 1)
-		buf_addf(out, " %s/layout-2", getenv("MEMTRACE_DIR"));
+		buf_puts(out, "See where it goes: memtrace html");
+	/* A page shows two at most. */
+	for (size_t i = 0; i < count && i < 2; i++) {
+		char *directory = layout_directory(i);
+
+		buf_puts(out, " ");
+		shell_add_path(out, directory);
+		free(directory);
+	}
 	if (count)
 		buf_puts(out, "\n");
 }
@@ -150,7 +162,7 @@ int verify_plan(const struct plan *plan, const char *gpu, char *const *command,
 	int status = prepare(gpu, e);
 
 	for (size_t i = 0; i < count && !status; i++) {
-		char *directory = xasprintf("%s/layout-%zu", getenv("MEMTRACE_DIR"), i + 1);
+		char *directory = layout_directory(i);
 		const struct simulation s = { .directory = directory,
 					      .command = command,
 					      .world = (int)plan->gpus,

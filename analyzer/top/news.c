@@ -1,8 +1,7 @@
 #include "top/news.h"
 
-#include <string.h>
-
 #include "top/frame_text.h"
+#include "util/shell.h"
 
 void news_of(struct buf *b, const struct process_row *r, const char *directory)
 {
@@ -15,7 +14,7 @@ void news_of(struct buf *b, const struct process_row *r, const char *directory)
 		return;
 	case LIVE_OOM:
 		buf_puts(b, " ran out of memory; the reason: memtrace report ");
-		buf_add_clean(b, (struct str){ directory, strlen(directory) });
+		shell_add_path(b, directory);
 		return;
 	case LIVE_KILLED:
 		buf_puts(b, " was killed");

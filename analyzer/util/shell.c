@@ -24,3 +24,12 @@ void shell_add_word(struct buf *b, struct str word)
 		word.at[i] == '\'' ? buf_puts(b, "'\\''") : buf_add(b, &word.at[i], 1);
 	buf_puts(b, "'");
 }
+
+void shell_add_path(struct buf *b, const char *path)
+{
+	struct buf safe = { 0 };
+
+	buf_add_clean(&safe, (struct str){ path, strlen(path) });
+	shell_add_word(b, (struct str){ safe.text, safe.length });
+	buf_release(&safe);
+}

@@ -6,5 +6,7 @@
 
 /* Adds a word, in single quotes if it is empty or has characters that a shell could change. */
 void shell_add_word(struct buf *b, struct str word);
+/* Adds a path as a word of a command that is shown: control characters are '?'. */
+void shell_add_path(struct buf *b, const char *path);
 
 #endif

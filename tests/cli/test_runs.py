@@ -1,5 +1,8 @@
 """report --runs: the runs and attempts of a directory, and what --run accepts for each."""
+import glob
 import json
+import os
+import shlex
 import sys
 import unittest
 
@@ -59,6 +62,23 @@ class Runs(Case):
         self.assertEqual(len(text), 4)
         self.assertRegex(text[2], r"^--run :0 .* 2 +out of memory \(1 of 2\) .* shown without --run$")
         self.assertRegex(text[3], r"^--run :1 .* 1 of 2 +exited ")
+
+    def test_next_commands(self):
+        """The last lines name the run that the report is of, and can be pasted into a shell."""
+        self.traces = os.path.join(self.dir, "my traces")
+        for rank in 0, 1:
+            self.record(64 * MiB, world=2, rank=rank)
+        self.record(96 * MiB, run="later")
+
+        def proposed(*options):
+            return shlex.split(self.run_([MEMTRACE, "report", *options, self.traces]).stdout.splitlines()[-1])
+
+        run = self.runs()[0]["choice"]
+        self.assertEqual(proposed("--run", run), ["next", "memtrace", "html", "--run", run, self.traces])
+        later = max(glob.glob(os.path.join(self.traces, "*.mtr")), key=os.path.getmtime)
+        self.assertEqual(proposed(), ["next", "memtrace", "html", later])
+        self.assertIn("memtrace report '%s'; as a page: memtrace html '%s'\n" % (self.traces, self.traces),
+                      self.run_([MEMTRACE, "simulate", "--ranks", "0", "--world-size", "1", "-o", self.traces, "--", sys.executable, "-c", JOB, "1024"]).stderr)
 
     def test_processes_that_know_their_node_only(self):
         """On the first node that is the rank; on another one the ranks depend on the nodes before it: each process is a run."""
