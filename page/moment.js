@@ -73,7 +73,7 @@ export function segmentsAt(data, event) {
   return merged;
 }
 
-// The largest blocks by bytes times time, for the bars of lifetimes.
+// The largest blocks of those that are live between two events, largest first; at most `most`.
 export function largestLifetimes(data, first, last, most) {
   const { blocks } = data;
   const { born, gone, count } = blocks;
@@ -93,7 +93,7 @@ export function largestLifetimes(data, first, last, most) {
   return found.map((i) => ({ block: i, from: born[i], to: gone[i] === NEVER ? data.events - 1 : gone[i] }));
 }
 
-// The first event behind a time in milliseconds.
+// The last event at a time in milliseconds or before it; the first one of all if every event is later.
 export function eventAtTime(data, time) {
   let low = 0;
   let high = data.events;

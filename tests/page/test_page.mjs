@@ -16,7 +16,7 @@ const { Column, Predicted } = await load("columns.js");
 const { decodeBlocks, decodeTimes, summaryOf, NEVER } = await load("decode.js");
 const { Blocks } = await load("blocks.js");
 const { BlockCurves, ListedCurves, reduce } = await load("curves.js");
-const { liveBlocks, difference, segmentsAt, largestLifetimes } = await load("moment.js");
+const { liveBlocks, difference, segmentsAt, largestLifetimes, eventAtTime } = await load("moment.js");
 const { matcher, flameTree, treemapTree } = await load("trees.js");
 const { stepKnots, StepAxis, axisOf } = await load("axis.js");
 const { size } = await load("format.js");
@@ -110,6 +110,11 @@ test("segments that are mapped side by side are one, with holes", () => {
 
 test("lifetimes: the largest in a range", () => {
   assert.deepEqual(largestLifetimes(data, 3, 5, 2).map((l) => l.block), [2, 1]);
+});
+
+test("the event at a time: the last one until then", () => {
+  const trace = { events: 4, times: [5, 10, 10, 30] };
+  assert.deepEqual([0, 5, 9.9, 10, 29, 30, 99].map((t) => eventAtTime(trace, t)), [0, 0, 0, 2, 2, 3, 3]);
 });
 
 test("trees add up", () => {
