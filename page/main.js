@@ -31,15 +31,18 @@ const KEYS = [
 const SUMMARY_LINES = 8; // of a report that is a single paragraph
 
 const state = { entry: 0, stacked: "category", axis: null, event: null, fixed: null, view: "stacks", search: "" };
-const page = { index: null, report: null, streams: new Map(), shown: new Map(), current: null, titles: null, timelines: [], parts: {} };
+const page = { index: null, report: null, streams: new Map(), shown: new Map(), current: null, opened: null, titles: null, timelines: [], parts: {} };
 
+// Takes over what the address says. Returns the place that it names: a rank, its event, and the one to compare with.
 function readState() {
   const given = new URLSearchParams(location.hash.slice(1));
+  const place = { entry: state.entry, event: state.event, fixed: state.fixed };
   for (const key of ["stacked", "axis", "view", "search"]) if (given.has(key)) state[key] = given.get(key);
-  for (const key of ["entry", "event", "fixed"]) if (given.has(key) && /^\d+$/.test(given.get(key))) state[key] = Number(given.get(key));
+  for (const key of Object.keys(place)) if (given.has(key) && /^\d+$/.test(given.get(key))) place[key] = Number(given.get(key));
   if (state.stacked !== "owner") state.stacked = "category";
   if (!["event", "time", "step", null].includes(state.axis)) state.axis = null;
   if (!VIEWS.some((v) => v.id === state.view)) state.view = "stacks";
+  return place;
 }
 
 function keepState() {
@@ -100,8 +103,8 @@ function marksOf(data, category, rank) {
 }
 
 // The entries that are drawn: the chosen one, or both jobs of a comparison.
-function drawnEntries() {
-  return page.index.compares ? [0, 1] : [state.entry];
+function drawnEntries(entry) {
+  return page.index.compares ? [0, 1] : [entry];
 }
 
 function timelineOf(entry) {
@@ -118,7 +121,7 @@ function highestOf(stream) {
 }
 
 function showTimeline() {
-  const entries = drawnEntries();
+  const entries = drawnEntries(state.entry);
   const streams = entries.map((entry) => page.shown.get(entry));
   const knots = streams.map(({ data }, i) => stepKnots(data, page.report.ranks[entries[i]].phase_starts));
   const hasSteps = knots.every((k) => k.length);
@@ -218,15 +221,20 @@ function showSides(entry) {
     element("button", { type: "button", "aria-pressed": i === entry ? "true" : "false", onclick: () => open(i) }, `look into ${"AB"[i]}`)));
 }
 
-async function open(entry) {
+// `place`: the events to begin with. The page stays as it is until the entry is read.
+async function open(entry, place = entry === state.entry ? state : { event: null, fixed: null }) {
   const rank = page.report.ranks[entry];
   if (!rank) return open(0);
-  if (entry !== state.entry) Object.assign(state, { entry, event: null, fixed: null });
-  page.shown = new Map(await Promise.all(drawnEntries().map(async (i) => [i, (await load(i)) || fromRecord(page.report.ranks[i])])));
+  page.opened = entry;
+  const shown = new Map(await Promise.all(drawnEntries(entry).map(async (i) => [i, (await load(i)) || fromRecord(page.report.ranks[i])])));
+  if (page.opened !== entry) return undefined; // another one was opened meanwhile
+  page.shown = shown;
+  Object.assign(state, { entry, event: place.event, fixed: place.fixed });
   page.current = page.shown.get(entry);
   page.timeline = timelineOf(entry);
   if (state.axis === null) state.axis = byId("axis").value = page.index.compares ? "step" : hasPause(page.current.data) ? "event" : "time";
   if (state.event === null || state.event >= page.current.data.events) state.event = peakEvent();
+  if (state.fixed !== null && state.fixed >= page.current.data.events) state.fixed = null;
   byId("job").textContent = [page.index.compares && "AB"[entry], `rank ${rank.rank}`, seatText(rank.rank, page.report.job), rank.host && `host ${rank.host}`, rank.gpu, rank.command].filter(Boolean).join(" · ");
   showCards(byId("cards"), rank);
   showFacts(byId("facts"), rank, page.titles);
@@ -289,7 +297,7 @@ function moveBy(e, direction) {
 }
 
 function nextRank() {
-  open((state.entry + 1) % page.report.ranks.length);
+  open((page.opened + 1) % page.report.ranks.length);
 }
 
 function nextAxis() {
@@ -327,7 +335,7 @@ function connect() {
   for (const view of VIEWS)
     byId("tabs").append(element("button", { type: "button", role: "tab", "data-view": view.id, "aria-controls": "view", onclick: () => chooseView(view.id) }, view.title));
   document.addEventListener("keydown", onKey);
-  window.addEventListener("hashchange", () => { readState(); open(state.entry); });
+  window.addEventListener("hashchange", () => { const place = readState(); open(place.entry, place); });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { page.timelines.forEach((t) => t.data && t.draw()); showMoment(); });
 }
 
@@ -343,7 +351,7 @@ function connectTimelines() {
   if (!page.index.compares) return;
   const goIn = (entry) => async (event, withCompare) => {
     if (state.entry !== entry) await open(entry);
-    goTo(event, withCompare);
+    if (state.entry === entry) goTo(event, withCompare);
   };
   for (const e of document.querySelectorAll(".of-comparison")) e.hidden = false;
   page.timelines = [new Timeline(byId("timeline"), goIn(0)), new Timeline(byId("timeline-b"), goIn(1))];
@@ -382,13 +390,13 @@ export async function main() {
     page.report = JSON.parse(new TextDecoder().decode(await inflate(byId(`b${page.index.report}`).textContent)));
     setTitles();
     state.entry = page.index.shown;
-    readState();
+    const place = readState();
     byId("app").hidden = false;
     await readParts();
     connectTimelines();
     connect();
     placeReport();
-    await open(state.entry);
+    await open(place.entry, place);
     byId("wait").hidden = true;
     // For tests and for the curious: what is chosen, and how long it took from the request of the file.
     window.memtrace = { page, state, goTo, readyMs: performance.now() };

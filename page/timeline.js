@@ -217,10 +217,11 @@ export class Timeline {
   }
 
   clicked(e) {
-    if (!e.defaultPrevented) this.onMoment(this.pointed(e), e.shiftKey);
+    if (!e.defaultPrevented && this.data?.events) this.onMoment(this.pointed(e), e.shiftKey);
   }
 
   hover(e) {
+    if (!this.data?.events) return;
     const event = this.pointed(e);
     const change = this.bands.changeAt(event);
     const levels = this.bands.levels(change);

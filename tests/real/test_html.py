@@ -25,6 +25,47 @@ class Html(PageCase):
             self.check_peak(page, rank)
         self.assertEqual(page.errors, [])
 
+    def test_ranks_in_a_hurry(self):
+        """Whoever is opened last is shown, also if its data are there first; what is chosen meanwhile is of the rank that is still shown."""
+        directory = self.made("megatron")
+        path = self.html("--ranks", "0,1", directory)
+        ranks = self.report(directory)["ranks"]
+        press = "for (const key of %s) document.dispatchEvent(new KeyboardEvent('keydown', { key }))"
+        page = Page(path, "#entry=0")
+        self.addCleanup(page.close)
+        page.run(press % '["n", "n"]')  # rank 2 has its record only
+        page.wait("memtrace.page.streams.has(1)")
+        page.page.wait_for_timeout(50)
+        self.assertEqual(page.run("[memtrace.state.entry, memtrace.page.current.isRecord, memtrace.page.shown.has(2)]"), [2, True, True])
+        self.assertIn("no events", page.run('document.getElementById("moment").textContent'))
+        page = Page(path, "#entry=0")
+        self.addCleanup(page.close)
+        page.run(press % '["n", "s", "ArrowRight"]')
+        page.wait("memtrace.state.entry === 1")
+        self.check_figures(page, ranks[1])
+        self.check_peak(page, ranks[1])
+        self.assertEqual(page.errors, [])
+
+    def test_a_link_of_a_longer_trace(self):
+        """Events that the trace does not have are not taken from the address."""
+        path = self.html(self.made("steps"))
+        page = Page(path, "#event=99999999&fixed=99999999")
+        self.addCleanup(page.close)
+        self.assertEqual(page.run("[memtrace.state.event < memtrace.page.current.data.events, memtrace.state.fixed]"), [True, None])
+        page = Page(path, "#event=2&fixed=1")
+        self.addCleanup(page.close)
+        self.assertEqual(page.run("[memtrace.state.event, memtrace.state.fixed]"), [2, 1])
+        self.assertEqual(page.errors, [])
+
+    def test_no_events(self):
+        """A trace without events has no tip and takes no click."""
+        page = self.open(self.page_trace("steps"))
+        self.assertEqual(page.run("memtrace.page.current.data.events"), 0)
+        page.page.hover("#timeline svg")
+        page.page.click("#timeline svg")
+        self.assertEqual(page.run('[document.getElementById("tip").hidden, document.getElementById("moment").textContent]'), [True, "The trace has no events."])
+        self.assertEqual(page.errors, [])
+
     def check_match(self, page, match, simulated=None):
         """Each term of the page is one of `match`: estimate, the simulation if there is one, and what the trace shows."""
         shown = page.run('Object.fromEntries([...document.querySelectorAll("#match [data-term]")].map((e) => [e.dataset.term, e.dataset.values]))')
