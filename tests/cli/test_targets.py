@@ -1,11 +1,14 @@
 """The targets of `make help`: each can be made, as far as that can be seen without running it for minutes."""
 import glob
+import hashlib
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 import unittest
+import zipfile
 
 from harness import BUILD, ROOT
 
@@ -13,6 +16,11 @@ from harness import BUILD, ROOT
 def make(*arguments):
     return subprocess.run(["make", "--no-print-directory", *arguments], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                           env={k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MAKELEVEL")})
+
+
+def sha256(path):
+    with open(path, "rb") as f:
+        return hashlib.sha256(f.read()).hexdigest()
 
 
 class Targets(unittest.TestCase):
@@ -47,6 +55,15 @@ class Targets(unittest.TestCase):
             open(os.path.join(folder, "include", "cuda.h"), "w").close()
             self.assertIn("found:%s/include\n" % folder, make(*shown).stdout)
 
+    def test_install_without_python(self):
+        """Without python3 the module goes to the folder of Debian's Python; never to the root of the file system."""
+        with tempfile.TemporaryDirectory() as folder:
+            os.symlink("/bin/sh", os.path.join(folder, "sh"))
+            for prefix in "/usr", "/opt/memtrace":
+                done = subprocess.run([shutil.which("make"), "-s", "--eval", "shown: ; @echo found:$(PYTHONDIR);", "shown", "PREFIX=" + prefix], cwd=ROOT,
+                                      stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env={"PATH": folder, "HOME": folder})
+                self.assertEqual(done.stdout, "found:%s/lib/python3/dist-packages\n" % prefix)
+
     def test_setup_without_apt(self):
         """On another distribution than Debian's it says what to install, and goes on."""
         with tempfile.TemporaryDirectory() as folder:
@@ -56,6 +73,47 @@ class Targets(unittest.TestCase):
                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
             self.assertEqual(done.returncode, 0, done.stdout)
             self.assertIn("jansson, libyaml, zlib, SQLite, protobuf-c, ncurses and uthash", done.stdout)
+
+    def test_page_libraries(self):
+        """A file of the cache that is not the pinned one is fetched anew; if it cannot be, no page has it."""
+        pinned = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "memtrace", "page")
+        if not os.path.isdir(pinned):
+            self.skipTest("the libraries of the page were not fetched")
+        with open(os.path.join(ROOT, "tests", "setup.sh")) as f:
+            listed = re.findall(r"(?m)^\t(\w+)==(\S+) (\S+) ([0-9a-f]{64})$", f.read())
+        sums = {os.path.basename(path): wanted for _, _, path, wanted in listed}
+        with tempfile.TemporaryDirectory() as folder:
+            os.makedirs(os.path.join(folder, "include"))
+            open(os.path.join(folder, "include", "cuda.h"), "w").close()
+            for program in "sh", "rm", "mkdir", "mv", "cp", "cat", "sha256sum":
+                os.symlink(shutil.which(program), os.path.join(folder, program))
+            for wheel, version, path, _ in listed:
+                with zipfile.ZipFile(os.path.join(folder, "%s-%s-py3.whl" % (wheel, version)), "a") as z:
+                    z.write(os.path.join(pinned, os.path.basename(path)), path)
+
+            def setup(downloads):
+                with open(os.path.join(folder, "python3"), "w") as f:  # in the place of pip
+                    f.write('#!/bin/sh\n[ "$1" != -m ] || { %s; exit; }\nexec %s "$@"\n' % (downloads, sys.executable))
+                os.chmod(os.path.join(folder, "python3"), 0o755)
+                done = subprocess.run([shutil.which("sh"), os.path.join(ROOT, "tests", "setup.sh"), "build"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                      text=True, env={"PATH": folder, "HOME": folder, "CUDA_HOME": folder})
+                self.assertEqual(done.returncode, 0, done.stdout)
+                cache = os.path.join(folder, ".cache", "memtrace", "page")
+                return done.stdout, {name: sha256(os.path.join(cache, name)) for name in (os.listdir(cache) if os.path.isdir(cache) else ())}
+
+            fetches = "cp %s/*.whl %s/.cache/memtrace/page.new/" % (folder, folder)
+            said, first = setup(fetches)
+            self.assertIn("fetching the libraries", said)
+            self.assertEqual(first, sums)
+            said, again = setup("false")
+            self.assertNotIn("the libraries of the page", said)
+            self.assertEqual(again, sums)
+            for downloads, left, word in (fetches, sums, "fetching the libraries"), ("false", {}, "could not be fetched"):
+                with open(os.path.join(folder, ".cache", "memtrace", "page", "echarts.min.js"), "a") as f:
+                    f.write("// another version")
+                said, found = setup(downloads)
+                self.assertIn(word, said)
+                self.assertEqual(found, left)
 
     def test_shell(self):
         for path in glob.glob(os.path.join(ROOT, "tests", "**", "*.sh"), recursive=True) + [os.path.join(ROOT, "examples", "demo.sh")]:
