@@ -143,7 +143,8 @@ static int add_stream(struct html *p, size_t index, struct err *e)
 	return status;
 }
 
-static json_t *redacted(json_t *j, const struct redaction *hide)
+/* `field`: its key, or that of the list that it is in. */
+static json_t *redacted(json_t *j, const char *field, const struct redaction *hide)
 {
 	const char *key;
 	json_t *value;
@@ -152,19 +153,24 @@ static json_t *redacted(json_t *j, const struct redaction *hide)
 		struct buf b = { 0 };
 
 		buf_add(&b, json_string_value(j), json_string_length(j));
-		redact(hide, &b);
+		if (!strcmp(field, "trace"))
+			redact_path(hide, &b);
+		else if (!strcmp(field, "stack"))
+			redact_stack(hide, &b);
+		else
+			redact(hide, &b);
 		json_string_setn(j, b.text ? b.text : "", b.length);
 		buf_release(&b);
 	}
 	for (size_t i = 0; i < json_array_size(j); i++)
-		redacted(json_array_get(j, i), hide);
-	json_object_foreach(j, key, value) redacted(value, hide);
+		redacted(json_array_get(j, i), field, hide);
+	json_object_foreach(j, key, value) redacted(value, key, hide);
 	return j;
 }
 
-/* The report without command lines: in a text they are wrapped and cut. The caller frees the ranks.
- */
-static struct report without_commands(const struct report *from)
+/* The report without command lines, which are wrapped and cut in a text, and without the folders of
+ * its traces. The caller frees the ranks. */
+static struct report without_places(const struct report *from)
 {
 	static char hidden[] = "(redacted)";
 	struct report r = *from;
@@ -174,7 +180,12 @@ static struct report without_commands(const struct report *from)
 		r.ranks[i] = from->ranks[i];
 		if (r.ranks[i].command)
 			r.ranks[i].command = hidden;
+		if (r.ranks[i].trace)
+			r.ranks[i].trace = from->ranks[i].trace +
+					   (last_name(from->ranks[i].trace) - from->ranks[i].trace);
 	}
+	if (r.declared)
+		r.declared = report_worst(&r)->trace;
 	return r;
 }
 
@@ -200,7 +211,7 @@ static json_t *write_json(struct html *p, const struct buf *json)
 
 	if (!p->hide)
 		return blob_write(&p->blobs, &p->next, json->text, json->length);
-	j = redacted(json_loadb(json->text, json->length, 0, NULL), p->hide);
+	j = redacted(json_loadb(json->text, json->length, 0, NULL), "", p->hide);
 	text = json_dumps(j, JSON_COMPACT);
 	id = blob_write(&p->blobs, &p->next, text ? text : "{}", text ? strlen(text) : 2);
 	free(text);
@@ -240,7 +251,7 @@ static void write_verdict(const struct html *p, const struct report *shown, stru
 	else
 		buf_puts(verdict, o->comparison);
 	for (int i = 0; i < 2 && o->comparison; i++) {
-		struct report job = p->hide ? without_commands(o->jobs[i]) : *o->jobs[i];
+		struct report job = p->hide ? without_places(o->jobs[i]) : *o->jobs[i];
 
 		buf_addf(verdict, "\n%c\n", 'A' + i);
 		report_text(&job, &style, verdict);
@@ -331,7 +342,7 @@ int html_page(const struct report *report, const struct html_options *o, struct 
 	if (o->redact) {
 		redaction_of(&p.redaction, report);
 		p.hide = &p.redaction;
-		shown = without_commands(report);
+		shown = without_places(report);
 	}
 	if (o->redact)
 		learn_names(&p);

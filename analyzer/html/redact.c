@@ -21,11 +21,56 @@ static int longest_first(const void *a, const void *b)
 	return x < y ? 1 : -(x > y);
 }
 
+static int is_separator(char c)
+{
+	return c == '/' || c == '\\';
+}
+
+const char *last_name(const char *path)
+{
+	const char *last = path;
+
+	for (; *path; path++)
+		if (is_separator(*path))
+			last = path + 1;
+	return last;
+}
+
+/* A name that the job gave. Most have no separator. */
+static void keep_name(struct redaction *hide, const char *name)
+{
+	if (last_name(name) == name)
+		return;
+	for (size_t i = 0; i < hide->kept_count; i++)
+		if (!strcmp(hide->kept[i], name))
+			return;
+	hide->kept = grow(hide->kept, hide->kept_count, &hide->kept_room, sizeof(*hide->kept));
+	hide->kept[hide->kept_count++] = name;
+}
+
+/* The directories of the trace, as they were named. "/" and "../" say nothing. */
+static void add_directories(struct redaction *hide, const char *trace)
+{
+	char *path = xasprintf("%.*s", (int)(last_name(trace) - trace), trace);
+
+	if (path[strspn(path, "./\\")])
+		add_word(hide, path);
+	free(path);
+}
+
 void redaction_of(struct redaction *hide, const struct report *r)
 {
 	for (size_t i = 0; i < r->count; i++) {
-		add_word(hide, r->ranks[i].host);
-		add_word(hide, r->ranks[i].command);
+		const struct rank *x = &r->ranks[i];
+
+		add_word(hide, x->host);
+		add_word(hide, x->command);
+		if (x->trace)
+			add_directories(hide, x->trace);
+		for (size_t k = 0; k < x->named_count; k++)
+			keep_name(hide, x->named[k].name);
+		for (size_t k = 0; k < x->moment_count; k++)
+			keep_name(hide, x->moments[k].name);
 	}
 	if (hide->count)
 		qsort(hide->words, hide->count, sizeof(*hide->words), longest_first);
@@ -36,6 +81,7 @@ void redaction_release(struct redaction *hide)
 	for (size_t i = 0; i < hide->count; i++)
 		free(hide->words[i]);
 	free(hide->words);
+	free(hide->kept);
 	*hide = (struct redaction){ 0 };
 }
 
@@ -55,11 +101,6 @@ void redaction_add_user(struct redaction *hide, const char *name)
 static int is_letter_or_digit(char c)
 {
 	return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
-}
-
-static int is_separator(char c)
-{
-	return c == '/' || c == '\\';
 }
 
 void redaction_learn(struct redaction *hide, const char *text, size_t length)
@@ -150,6 +191,43 @@ static int begins_path(const struct buf *text, size_t at, size_t word)
 	return *s == '/' && text->text[word] == '-' && !memchr(text->text + word, '/', at - word);
 }
 
+/* Is it a name that is kept, of the page's own or of the job's? */
+static size_t kept_name(const struct redaction *hide, const struct buf *text, size_t at)
+{
+	static const char *const own[] = { "key/value" };
+	size_t count = ARRAY_SIZE(own) + hide->kept_count;
+
+	for (size_t i = 0; i < count; i++) {
+		const char *name = i < ARRAY_SIZE(own) ? own[i] : hide->kept[i - ARRAY_SIZE(own)];
+		size_t n = strlen(name);
+
+		if (!strncmp(text->text + at, name, n) && !is_path_character(text->text[at + n]))
+			return n;
+	}
+	return 0;
+}
+
+/*
+ * The length of the directories of a relative path that begins here; 0: none does. A fraction and
+ * an option are none; of an option's value the path begins behind the "=".
+ */
+static size_t relative_directories(const struct buf *text, size_t at, size_t word)
+{
+	const char *s = text->text + at;
+	size_t directory = 0, length = 0;
+	int is_number = 1;
+
+	if ((at != word && s[-1] != '=') || *s == '-')
+		return 0;
+	for (; is_path_character(s[length]) && s[length] != '='; length++) {
+		if (is_separator(s[length]))
+			directory = length + 1;
+		else
+			is_number &= s[length] == '.' || (s[length] >= '0' && s[length] <= '9');
+	}
+	return is_number ? 0 : directory;
+}
+
 /* Is it there as a word of its own, and not as a part of a longer one? */
 static const char *word_at(const struct redaction *hide, const struct buf *text, size_t at)
 {
@@ -167,6 +245,65 @@ static const char *word_at(const struct redaction *hide, const struct buf *text,
 	return NULL;
 }
 
+/* The length of the directories of a path that begins here; 0: none does. Before `*seen` no other
+ * one begins. */
+static size_t path_directories(const struct redaction *hide, const struct buf *text, size_t at,
+			       size_t word, size_t *seen)
+{
+	size_t length;
+
+	if (begins_path(text, at, word)) {
+		size_t drive = text->text[at + 1] == ':' ? 2 : 0;
+
+		length = directories(text, at + drive, seen);
+		return length ? drive + length : 0;
+	}
+	length = at == word ? kept_name(hide, text, at) : 0;
+	if (!length)
+		return relative_directories(text, at, word);
+	*seen = at + length;
+	return 0;
+}
+
+void redact_path(const struct redaction *hide, struct buf *text)
+{
+	struct buf name = { 0 };
+
+	if (!hide || !text->length)
+		return;
+	buf_puts(&name, last_name(text->text));
+	buf_release(text);
+	*text = name;
+	redact(hide, text);
+}
+
+void redact_stack(const struct redaction *hide, struct buf *text)
+{
+	struct buf out = { 0 };
+	const char *frame = text->text, *end;
+
+	if (!hide || !text->length)
+		return;
+	for (; *frame; frame = end) {
+		const char *file = frame, *name = frame;
+		int has_function = 0;
+
+		for (end = frame; *end && (end == frame || end[-1] != ';'); end++) {
+			if (!has_function && *end == ' ') {
+				has_function = 1;
+				file = name = end + 1;
+			}
+			if (is_separator(*end))
+				name = end + 1;
+		}
+		buf_add(&out, frame, (size_t)(file - frame));
+		buf_add(&out, name, (size_t)(end - name));
+	}
+	buf_release(text);
+	*text = out;
+	redact(hide, text);
+}
+
 void redact(const struct redaction *hide, struct buf *text)
 {
 	struct buf out = { 0 };
@@ -181,14 +318,10 @@ void redact(const struct redaction *hide, struct buf *text)
 
 		if (!i || !is_path_character(text->text[i - 1]))
 			word = i;
-		if (!found && i >= seen && begins_path(text, i, word)) {
-			size_t drive = text->text[i + 1] == ':' ? 2 : 0;
-			size_t behind = directories(text, i + drive, &seen);
-
-			skip = behind ? drive + behind : 0;
-		}
+		if (!found && i >= seen)
+			skip = path_directories(hide, text, i, word, &seen);
 		if (found) {
-			buf_puts(&out, "(redacted)");
+			buf_puts(&out, is_separator(found[strlen(found) - 1]) ? "" : "(redacted)");
 			i += strlen(found);
 		} else if (skip) {
 			i += skip;

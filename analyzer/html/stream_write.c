@@ -290,14 +290,20 @@ static void write_levels(const struct stream *s, json_t *to, struct buf *blobs, 
 	put_column(to, "level", &level, blobs, next);
 }
 
-static json_t *text_of(struct buf *b, const struct redaction *hide)
+static json_t *text_of(struct buf *b)
 {
-	json_t *j;
+	json_t *j = text(b->text ? b->text : "");
 
-	redact(hide, b);
-	j = text(b->text ? b->text : "");
 	buf_release(b);
 	return j;
+}
+
+static json_t *name_text(struct str s)
+{
+	struct buf b = { 0 };
+
+	buf_add_clean(&b, s);
+	return text_of(&b);
 }
 
 static json_t *file_text(struct str s, const struct redaction *hide)
@@ -305,7 +311,8 @@ static json_t *file_text(struct str s, const struct redaction *hide)
 	struct buf b = { 0 };
 
 	buf_add_clean(&b, s);
-	return text_of(&b, hide);
+	redact_path(hide, &b);
+	return text_of(&b);
 }
 
 /* Frames as [function, file, line], stacks as lists of them, innermost first. */
@@ -327,8 +334,8 @@ static json_t *stacks_json(const struct tables *t, const struct used_stacks *use
 			if (!number[id]) {
 				json_t *frame = json_array();
 
-				json_array_append_new(
-					frame, file_text(tables_string(t, f->function), NULL));
+				json_array_append_new(frame,
+						      name_text(tables_string(t, f->function)));
 				json_array_append_new(frame,
 						      file_text(tables_string(t, f->file), hide));
 				json_array_append_new(frame, json_integer(f->line));
@@ -340,8 +347,9 @@ static json_t *stacks_json(const struct tables *t, const struct used_stacks *use
 		stack_add_label(t, used->list[i], &label);
 		stack_add_module(t, used->list[i], &module);
 		set(row, "frames", list);
-		set(row, "label", text_of(&label, hide));
-		set(row, "module", text_of(&module, NULL));
+		redact(hide, &label);
+		set(row, "label", text_of(&label));
+		set(row, "module", text_of(&module));
 		set(row, "library", file_text(tables_module(t, stack->module), hide));
 		json_array_append_new(stacks, row);
 	}

@@ -204,6 +204,21 @@ class Html(PageCase):
             self.assertNotIn(secret, text)
         self.assertIn("deep.py", text)
 
+    def test_redacted_folder(self):
+        """The folder of the traces is nowhere, also if it was named from where the command runs; of one job and of two."""
+        folder = "customer/secret project"
+        os.makedirs(os.path.join(self.dir, folder))
+        for job in "megatron", "steps", "steps-out-of-memory":
+            os.rename(self.made(job), os.path.join(self.dir, folder, job))
+        for jobs in (["megatron"], ["steps"], ["steps", "steps-out-of-memory"]):
+            page = self.open("--redact", *[os.path.join(folder, job) for job in jobs])
+            text = page.run("document.documentElement.outerHTML + JSON.stringify(memtrace.page.report) + JSON.stringify(memtrace.page.parts)")
+            for word in "customer", "secret", "project/":
+                self.assertNotIn(word, text)
+            names = sorted(os.listdir(os.path.join(self.dir, folder, jobs[0])))
+            self.assertEqual(page.run("memtrace.page.report.ranks[0].trace"), names[0])
+            self.assertEqual(page.errors, [])
+
     def test_keys(self):
         page = self.open(self.made("steps"))
         page.press("p")

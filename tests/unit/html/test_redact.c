@@ -20,10 +20,67 @@ static void directories_are_left_out(void **state)
 {
 	(void)state;
 	expect("run (/home/joe/a.py:3) --k=../x/b /c/d", "run (a.py:3) --k=b d");
-	expect("a/b ~/c/d=/e/f", "a/b f");
+	expect("a/b ~/c/d=/e/f", "b f");
 	expect("=~=~/x=/y", "=y");
 	expect("gcc -I/home/joe/x -L../lib -DA=/b/c -O2", "gcc -Ix -L..lib -DA=c -O2");
 	expect("s3://bucket/x file:///home/joe/y", "s3:x file:y");
+}
+
+static void relative_paths_are_left_out(void **state)
+{
+	(void)state;
+	expect("memtrace html customer/secret/rank0.mtr", "memtrace html rank0.mtr");
+	expect("from a/b to (c\\d.py:3), 'e/f/'", "from b to (d.py:3), ''");
+	expect("--data=corpus/x key=a/b.json y/k=v/z", "--data=x key=b.json k=z");
+	/* No paths. */
+	expect("3/4 of 1.5/2, the key/value heads", "3/4 of 1.5/2, the key/value heads");
+	expect("my-key/value", "value");
+}
+
+static void names_of_the_job_are_kept(void **state)
+{
+	struct named_row named = { .name = "train/forward" };
+	struct moment_row moments[] = { { .name = "/top/x" }, { .name = "epoch 3/eval" } };
+	struct rank rank = { .trace = (char[]){ "my dir/a/r.mtr" },
+			     .named = &named,
+			     .named_count = 1,
+			     .moments = moments,
+			     .moment_count = 2 };
+	const struct report r = { .ranks = &rank, .count = 1 };
+	struct redaction hide = { 0 };
+	struct buf b = { 0 };
+
+	(void)state;
+	redaction_of(&hide, &r);
+	buf_puts(&b, "in train/forward: train/forwards, my dir/a/r.mtr, /top/x; epoch 3/eval 3/x");
+	redact(&hide, &b);
+	assert_string_equal(b.text, "in train/forward: forwards, r.mtr, x; epoch 3/eval x");
+	buf_release(&b);
+	redaction_release(&hide);
+}
+
+static void expect_of(void (*function)(const struct redaction *, struct buf *), const char *text,
+		      const char *redacted)
+{
+	struct redaction nothing = { 0 };
+	struct buf b = { 0 };
+
+	buf_puts(&b, text);
+	function(&nothing, &b);
+	assert_string_equal(b.text, redacted);
+	buf_release(&b);
+}
+
+static void of_a_path_the_name_is_left(void **state)
+{
+	(void)state;
+	expect_of(redact_path, "my dir/to it/rank 0.mtr", "rank 0.mtr");
+	expect_of(redact_path, "rank0.mtr", "rank0.mtr");
+	expect_of(redact_path, "c:\\a b\\x.py", "x.py");
+	expect_of(redact_stack, "main my src/a b.py:1;<lambda> x/y.py:22;f z.py:3;... ",
+		  "main a b.py:1;<lambda> y.py:22;f z.py:3;... ");
+	expect_of(redact_stack, "a/b;", "b;");
+	expect_of(redact_stack, "f a/b.py:1;", "f b.py:1;");
 }
 
 static void names_with_spaces_are_left_out(void **state)
@@ -33,7 +90,7 @@ static void names_with_spaces_are_left_out(void **state)
 	expect("/a b/c.py", "c.py");
 	expect("copied /a/b to /c/d", "copied b to d");
 	expect("/a/b is 3 MiB", "b is 3 MiB");
-	expect("x /a/b\nc/d", "x b\nc/d");
+	expect("x /a/b\nc/d", "x b\nd");
 }
 
 static void paths_of_windows_are_left_out(void **state)
@@ -110,6 +167,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(directories_are_left_out),
+		cmocka_unit_test(relative_paths_are_left_out),
+		cmocka_unit_test(names_of_the_job_are_kept),
+		cmocka_unit_test(of_a_path_the_name_is_left),
 		cmocka_unit_test(names_with_spaces_are_left_out),
 		cmocka_unit_test(paths_of_windows_are_left_out),
 		cmocka_unit_test(names_of_users_are_left_out),
