@@ -3,7 +3,7 @@ import { inflate, decodeStream, EVENT } from "./decode.js";
 import { BlockCurves, ownerCurves, reservedCurve } from "./curves.js";
 import { Blocks } from "./blocks.js";
 import { momentOf, showPeak, VIEWS } from "./views.js";
-import { eventAtTime } from "./moment.js";
+import { marksOf } from "./marks.js";
 import { matcher } from "./trees.js";
 import { byId, element, size, time, count } from "./format.js";
 import { axisOf, stepKnots } from "./axis.js";
@@ -74,32 +74,6 @@ function fromRecord(rank) {
   const data = { events: points.length, kinds: new Uint8Array(points.length), subject: new Int32Array(points.length).fill(-1), blocks: Blocks.none(),
     times: Float64Array.from(points, (p) => p[0] * 1000), longestPause: 0, segments: [], levels, tables: { frames: [], stacks: [] } };
   return { data, category: ownerCurves(data, page.titles.owners), owner: ownerCurves(data, page.titles.owners), reserved: reservedCurve(data), isRecord: true };
-}
-
-const MOST_MARKS = 200; // of one kind
-
-function eventsOf({ kinds }, kind) {
-  const found = [];
-  for (let i = kinds.indexOf(kind); i >= 0 && found.length < MOST_MARKS; i = kinds.indexOf(kind, i + 1)) found.push(i);
-  return found;
-}
-
-function marksOf(data, category, rank) {
-  const marks = [];
-  const peak = category.peak();
-  if (peak >= 0) marks.push({ event: category.eventOf(peak), text: `peak ${size(category.totalAt(peak))}`, weight: 2 });
-  for (const event of eventsOf(data, EVENT.FAILURE)) marks.push({ event, text: "out of memory", bad: true, weight: 3 });
-  for (const event of eventsOf(data, EVENT.GAP)) marks.push({ event, text: "records were reused here", bad: true, weight: 1 });
-  let before = "";
-  let step = 0;
-  for (const [start, number, phase] of rank.phase_starts || []) {
-    const event = eventAtTime(data, start * 1000);
-    if (number !== step) marks.push({ event, text: `step ${number}, ${phase}` });
-    else if (phase !== before) marks.push({ event, text: phase });
-    before = phase;
-    step = number;
-  }
-  return marks;
 }
 
 // The entries that are drawn: the chosen one, or both jobs of a comparison.

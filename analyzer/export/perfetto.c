@@ -2,7 +2,8 @@
  * Perfetto's trace format (perfetto.proto): a process track for each rank, with a counter for each
  * level and slices for steps and phases. The level of tensors and of reserved memory has a point
  * for each event; that of the device has the lowest, the highest and the last of each bin of its
- * curve, so that neither a spike nor a dip is lost.
+ * curve, so that neither a spike nor a dip is lost. What the job names itself (events of the layer
+ * MARK) is on tracks of the process: its phases, which may overlap, and its moments.
  */
 #include "export/events.h"
 #include "export/export.h"
@@ -26,6 +27,8 @@ enum track {
 	TRACKS
 };
 
+#define MAX_LANES 16 /* named phases that are open at once; others are left out */
+
 struct perfetto {
 	uint32_t traces; /* that were added */
 	uint64_t tracks; /* numbers that were given out */
@@ -39,6 +42,9 @@ struct writing {
 	const struct input *in;
 	uint64_t tracks[MT_MAX_DEVICES];
 	bytes allocated[MT_MAX_DEVICES];
+	uint64_t process, moments;  /* tracks; 0: there is none yet */
+	uint64_t lanes[MAX_LANES];  /* tracks of named phases: an open phase has one of its own */
+	uint64_t phases[MAX_LANES]; /* the phase that is open there; 0: none */
 };
 
 static void put(struct export *x, Perfetto__TracePacket *packet)
@@ -134,7 +140,7 @@ static void put_process(struct export *x, const struct input *in, uint64_t numbe
 	put(x, &packet);
 }
 
-static void put_tracks(struct writing *w, uint64_t process)
+static void put_tracks(struct writing *w)
 {
 	static const char *const names[TRACKS] = {
 		[TRACK_ALLOCATED] = "allocated", [TRACK_RESERVED] = "reserved",
@@ -150,7 +156,7 @@ static void put_tracks(struct writing *w, uint64_t process)
 		w->tracks[i] = p->tracks + 1;
 		p->tracks += TRACKS;
 		snprintf(device, sizeof(device), "GPU %u", i);
-		put_track(w->x, w->tracks[i], process, device, 0);
+		put_track(w->x, w->tracks[i], w->process, device, 0);
 		for (enum track t = TRACK_ALLOCATED; t < TRACKS; t++)
 			put_track(w->x, w->tracks[i] + t, w->tracks[i], names[t],
 				  t >= TRACK_ALLOCATED && t <= TRACK_USED);
@@ -174,6 +180,70 @@ static void put_failure(const struct writing *w, const struct mt_record *r)
 	put_event(w, r->time_ns, &event);
 }
 
+/* An event of a slice, or an instant, with the name of the mark. */
+static void put_mark(const struct writing *w, uint64_t track, Perfetto__TrackEvent__Type type,
+		     const struct mt_record *r)
+{
+	const struct tables *t = &w->in->trace.tables;
+	const struct stack *s = tables_stack(t, r->stack);
+	Perfetto__TrackEvent event = PERFETTO__TRACK_EVENT__INIT;
+	struct buf name = { 0 };
+
+	if (s->frame_count)
+		buf_add_clean(&name, tables_string(t, tables_frame(t, s->frames[0])->function));
+	event.track_uuid = track;
+	event.type = type;
+	event.name = name.length ? name.text : NULL;
+	put_event(w, r->time_ns, &event);
+	buf_release(&name);
+}
+
+static uint64_t track_of_process(const struct writing *w, uint64_t *track, const char *name)
+{
+	struct perfetto *p = w->x->state;
+
+	if (!*track) {
+		*track = ++p->tracks;
+		put_track(w->x, *track, w->process, name, 0);
+	}
+	return *track;
+}
+
+static void begin_phase(struct writing *w, const struct mt_record *r)
+{
+	for (size_t i = 0; i < MAX_LANES; i++)
+		if (!w->phases[i]) {
+			w->phases[i] = r->address;
+			put_mark(w, track_of_process(w, &w->lanes[i], "named phases"),
+				 PERFETTO__TRACK_EVENT__TYPE__TYPE_SLICE_BEGIN, r);
+			return;
+		}
+}
+
+static void end_phase(struct writing *w, uint64_t phase, uint64_t time_ns)
+{
+	Perfetto__TrackEvent event = PERFETTO__TRACK_EVENT__INIT;
+
+	for (size_t i = 0; i < MAX_LANES; i++)
+		if (phase && w->phases[i] == phase) {
+			w->phases[i] = 0;
+			event.track_uuid = w->lanes[i];
+			event.type = PERFETTO__TRACK_EVENT__TYPE__TYPE_SLICE_END;
+			put_event(w, time_ns, &event);
+		}
+}
+
+static void on_mark(struct writing *w, const struct mt_record *r)
+{
+	if (r->kind == MT_PHASE_BEGIN)
+		begin_phase(w, r);
+	else if (r->kind == MT_PHASE_END)
+		end_phase(w, r->address, r->time_ns);
+	else if (r->kind == MT_MARK)
+		put_mark(w, track_of_process(w, &w->moments, "moments"),
+			 PERFETTO__TRACK_EVENT__TYPE__TYPE_INSTANT, r);
+}
+
 static void on_event(void *context, uint64_t sequence, const struct mt_record *r,
 		     const struct mt_record *allocated)
 {
@@ -181,6 +251,8 @@ static void on_event(void *context, uint64_t sequence, const struct mt_record *r
 
 	(void)sequence;
 	(void)allocated;
+	if (event_layer(r->kind) == MT_LAYER_MARK)
+		on_mark(w, r);
 	if (r->device >= MT_MAX_DEVICES || !w->in->replay.device[r->device].seen)
 		return;
 	if (input_is_failure(w->in, r)) {
@@ -255,13 +327,15 @@ static int add(struct export *x, const struct input *in, struct err *e)
 	struct perfetto *p = x->state;
 	struct writing w = { .x = x, .in = in };
 	const struct event_sink sink = { .context = &w, .until = UINT64_MAX, .event = on_event };
-	uint64_t process = ++p->tracks;
 
 	(void)e;
+	w.process = ++p->tracks;
 	p->traces++;
-	put_process(x, in, process);
-	put_tracks(&w, process);
+	put_process(x, in, w.process);
+	put_tracks(&w);
 	(void)events_visit(&in->trace, &sink); /* what a cut file still has */
+	for (size_t i = 0; i < MAX_LANES; i++)
+		end_phase(&w, w.phases[i], in->replay.last_time_ns);
 	for (unsigned i = 0; i < MT_MAX_DEVICES; i++)
 		if (in->replay.device[i].seen) {
 			put_used(&w, i);

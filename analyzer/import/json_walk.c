@@ -116,7 +116,7 @@ int json_walk_members(struct str object, const char *const *keys, struct str *va
 		return 0;
 	while ((status = json_walk_next(&w, &key, &value)) > 0)
 		for (size_t i = 0; i < count; i++)
-			if (!strncmp(keys[i], key.at, key.length) && !keys[i][key.length]) {
+			if (strlen(keys[i]) == key.length && !memcmp(keys[i], key.at, key.length)) {
 				values[i] = value;
 				break;
 			}

@@ -20,6 +20,7 @@ const { liveBlocks, difference, segmentsAt, largestLifetimes, eventAtTime } = aw
 const { matcher, flameTree, treemapTree } = await load("trees.js");
 const { stepKnots, StepAxis, axisOf } = await load("axis.js");
 const { size } = await load("format.js");
+const { marksOf } = await load("marks.js");
 const { seatText, layoutOf, neighbour } = await load("ranks.js");
 
 // A column of codes and planes, as analyzer/html/columns.c writes it.
@@ -157,4 +158,14 @@ test("an axis of steps: each step has the same width, and what is before them to
   for (let e = 0; e < 7; e++) assert.equal(axis.eventAt(axis.position(e) + 1e-9), e);
   assert.deepEqual(stepKnots(job, []), []);
   assert.equal(axisOf("step", job, []).constructor.name, "TimeAxis");
+});
+
+test("moments that the job names are marked; many of them only where there is room", () => {
+  const trace = { events: 4, times: Float64Array.from([0, 10, 20, 30]), kinds: new Uint8Array(4) };
+  const category = { peak: () => 2, eventOf: (i) => i, totalAt: () => 2 ** 20 };
+  const moments = (n) => Array.from({ length: n }, (_, i) => ({ name: `model ${i}`, time_s: 0.015 }));
+  const few = marksOf(trace, category, { moments: moments(2), phase_starts: [[0, 1, "forward"]] });
+  assert.deepEqual(few.map((m) => [m.event, m.text, m.weight || 0]), [[2, "peak 1.0 MiB", 2], [1, "model 0", 1], [1, "model 1", 1], [0, "step 1, forward", 0]]);
+  assert.deepEqual(marksOf(trace, category, { moments: moments(1000) }).slice(1).map((m) => m.weight), Array(200).fill(0));
+  assert.equal(marksOf(trace, category, {}).length, 1);
 });

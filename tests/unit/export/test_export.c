@@ -158,6 +158,7 @@ static void a_format_of_one_process_has_one_of_the_rank(void **state)
 	assert_int_equal(truncate(j.paths[2], 100), 0); /* no trace any more */
 	assert_int_equal(unlink(j.output), 0);
 	free(run_job(&j, -1));
+	buf_release(&j.notes);
 }
 
 static void ndjson_is_one_object_a_line(void **state)

@@ -106,10 +106,82 @@ static void a_bin_loses_no_extreme(void **state)
 	perfetto__trace__free_unpacked(t, NULL);
 }
 
+static const struct {
+	const char *track, *name;
+	Perfetto__TrackEvent__Type type;
+} said[] = {
+	{ "named phases", "outer", PERFETTO__TRACK_EVENT__TYPE__TYPE_SLICE_BEGIN },
+	{ "named phases", "inner", PERFETTO__TRACK_EVENT__TYPE__TYPE_SLICE_BEGIN },
+	{ "moments", "model ready", PERFETTO__TRACK_EVENT__TYPE__TYPE_INSTANT },
+	{ "named phases", NULL, PERFETTO__TRACK_EVENT__TYPE__TYPE_SLICE_END },
+	{ "named phases", NULL, PERFETTO__TRACK_EVENT__TYPE__TYPE_SLICE_END },
+};
+
+static const char *name_of(const Perfetto__Trace *t, uint64_t track)
+{
+	for (size_t i = 0; i < t->n_packet; i++) {
+		const Perfetto__TrackDescriptor *d = t->packet[i]->track_descriptor;
+
+		if (d && d->uuid == track && d->name)
+			return d->name;
+	}
+	return "";
+}
+
+static void mark(struct fixture *f, int kind, uint64_t address, const char *name)
+{
+	uint32_t stack =
+		name ? write_stack(&f->w, 0, write_frame(&f->w, name, "", 0), 0, 0, 0) : NONE;
+
+	write_event_on(&f->w, MT_NO_DEVICE, kind, address, 0, stack, f->python);
+}
+
+/* "inner" ends behind "outer": each has a track of its own. "outer" is open at the end. */
+static void what_the_job_names(void **state)
+{
+	struct fixture *f = *state;
+	Perfetto__Trace *t;
+	uint64_t begun[2] = { 0 }, ended[2] = { 0 };
+	size_t count = 0, begins = 0, ends = 0;
+
+	mark(f, MT_PHASE_BEGIN, 1, "outer");
+	fixture_event(f, MT_TENSOR_ALLOC, 0x1000, MIB, f->pytorch);
+	mark(f, MT_PHASE_BEGIN, 2, "inner");
+	mark(f, MT_MARK, 0, "model ready");
+	mark(f, MT_PHASE_END, 7, NULL);
+	mark(f, MT_PHASE_END, 2, NULL);
+	t = exported(f);
+	assert_non_null(t);
+	for (size_t i = 0; i < t->n_packet; i++) {
+		const Perfetto__TrackEvent *e = t->packet[i]->track_event;
+		const char *track = e ? name_of(t, e->track_uuid) : "";
+
+		if (strcmp(track, "named phases") && strcmp(track, "moments"))
+			continue;
+		assert_in_range(count, 0, ARRAY_SIZE(said) - 1);
+		assert_string_equal(track, said[count].track);
+		assert_int_equal(e->type, said[count].type);
+		if (said[count].name)
+			assert_string_equal(e->name, said[count].name);
+		if (e->type == PERFETTO__TRACK_EVENT__TYPE__TYPE_SLICE_BEGIN)
+			begun[begins++] = e->track_uuid;
+		if (e->type == PERFETTO__TRACK_EVENT__TYPE__TYPE_SLICE_END)
+			ended[ends++] = e->track_uuid;
+		count++;
+	}
+	assert_int_equal(count, ARRAY_SIZE(said));
+	assert_int_not_equal(begun[0], begun[1]);
+	assert_int_equal(ended[0], begun[1]);
+	assert_int_equal(ended[1], begun[0]);
+	perfetto__trace__free_unpacked(t, NULL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(a_bin_loses_no_extreme, fixture_setup_directory,
+						fixture_teardown),
+		cmocka_unit_test_setup_teardown(what_the_job_names, fixture_setup_directory,
 						fixture_teardown),
 	};
 

@@ -44,6 +44,19 @@ static void members_and_elements(void **state)
 	assert_int_equal(json_walk_next(&w, &key, &value), 0);
 }
 
+/* A key ends where its quotes do: not at a zero byte, and not where the wanted one ends. */
+static void keys_are_whole(void **state)
+{
+	static const char text[] = "{\"none\0more\":1,\"nonemore\":2,\"non\":3}";
+	static const char *const keys[] = { "none" };
+	struct str found;
+
+	(void)state;
+	assert_int_equal(json_walk_members((struct str){ text, sizeof(text) - 1 }, keys, &found, 1),
+			 0);
+	assert_int_equal(found.length, 0);
+}
+
 static void damaged_texts(void **state)
 {
 	static const char *const cases[] = {
@@ -119,9 +132,8 @@ static void texts_and_escapes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(members_and_elements),
-		cmocka_unit_test(damaged_texts),
-		cmocka_unit_test(integers),
+		cmocka_unit_test(members_and_elements), cmocka_unit_test(keys_are_whole),
+		cmocka_unit_test(damaged_texts),        cmocka_unit_test(integers),
 		cmocka_unit_test(texts_and_escapes),
 	};
 
