@@ -50,10 +50,16 @@ static struct row_choice choice(void)
 				    .filter = given.filter };
 }
 
+/* Of an earlier attempt, a process of which nobody knows whether it runs is not waited for. */
+static int is_of_earlier(const struct folder *f, const struct live_process *p)
+{
+	return p->state == LIVE_UNKNOWN && !folder_is_of_latest(f, p);
+}
+
 static int runs(const struct folder *f)
 {
 	for (size_t i = 0; i < f->count; i++)
-		if (!live_process_is_over(&f->list[i]))
+		if (!live_process_is_over(&f->list[i]) && !is_of_earlier(f, &f->list[i]))
 			return 1;
 	return 0;
 }
@@ -61,12 +67,20 @@ static int runs(const struct folder *f)
 /* Names the processes of which nobody knows whether they run, after the last frame. */
 static void say_given_up(const struct folder *f)
 {
-	size_t count = folder_count(f, LIVE_UNKNOWN);
+	const struct live_process *first = NULL;
+	size_t count = 0;
 	struct buf b = { 0 };
 
-	for (size_t i = 0; i < f->count && !b.length; i++)
-		if (f->list[i].state == LIVE_UNKNOWN)
-			follow_given_up(&b, &f->list[i], count - 1);
+	for (size_t i = 0; i < f->count; i++) {
+		const struct live_process *p = &f->list[i];
+
+		if (p->state != LIVE_UNKNOWN || is_of_earlier(f, p))
+			continue;
+		first = first ? first : p;
+		count++;
+	}
+	if (first)
+		follow_given_up(&b, first, count - 1);
 	if (b.length)
 		err_print("%s", b.text);
 	buf_release(&b);

@@ -98,11 +98,12 @@ static void note_choice(const struct exported_traces *c, int rank, struct buf *n
 		buf_addf(notes, "of rank %d (name another trace for that)\n", rank);
 }
 
-static int add_trace(struct export *x, const char *path, struct err *e)
+static int add_trace(struct export *x, const char *path, int64_t process, struct err *e)
 {
 	struct input in;
 	int status = input_open(&in, path, e);
 
+	in.process = process;
 	if (!status)
 		status = x->options->format->writer->add(x, &in, e);
 	input_close(&in);
@@ -118,7 +119,7 @@ static int add_traces(struct export *x, const struct exported_traces *c, struct 
 	for (size_t i = 0; i < c->count; i++) {
 		struct err why = { 0 };
 
-		if (add_trace(x, c->paths[i], &why) < 0) {
+		if (add_trace(x, c->paths[i], (int64_t)i + 1, &why) < 0) {
 			if (c->count == 1 || (x->out.file && ferror(x->out.file)))
 				return err_set(e, "%s", why.text);
 			note_left_out(x->notes, &why);

@@ -9,6 +9,7 @@
 struct input {
 	struct trace trace;
 	struct replay replay;
+	int64_t process; /* counts the traces of an export from 1 */
 };
 
 /* The moment whose live blocks an export has: X(id, name). */

@@ -85,7 +85,7 @@ static struct cell word(const char *value)
 #define SET_PROCESS(p, table)                                                          \
 	do {                                                                           \
 		SET(p, table, rank, integer(rank_number((p)->in->trace.header.rank))); \
-		SET(p, table, pid, integer((p)->in->trace.header.pid));                \
+		SET(p, table, process, integer((p)->in->process));                     \
 	} while (0)
 
 /* Of a thread, NULL if it has no name. */
@@ -120,6 +120,7 @@ static void add_process(struct rows_pass *p)
 	buf_add_clean(&run, (struct str){ h->run_id, strnlen(h->run_id, sizeof(h->run_id)) });
 	begin_row(p, TABLE_processes);
 	SET_PROCESS(p, processes);
+	SET(p, processes, pid, integer(h->pid));
 	SET(p, processes, host, text(host.text, host.length));
 	SET(p, processes, run, text(run.text, run.length));
 	SET(p, processes, restart, integer(h->restart_count));

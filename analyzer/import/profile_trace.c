@@ -29,8 +29,8 @@ struct profile_writing {
 	int64_t unseen[MT_MAX_DEVICES]; /* bytes of the block that stands for other events */
 };
 
-/* The address of the block that stands for what the profile does not show. */
-#define UNSEEN 1
+/* The address of the block that stands for what the profile does not show, on each device. */
+#define UNSEEN(device) (1 + (uint64_t)(device))
 
 static int is_white(unsigned char c)
 {
@@ -114,14 +114,14 @@ static void put_reserved(struct profile_writing *w, struct mt_record r, int64_t 
  * those of threads that it does not follow. */
 static void put_unseen(struct profile_writing *w, struct mt_record r, int64_t size)
 {
-	const struct profile_block *was = find(w, r.device, UNSEEN);
+	const struct profile_block *was = find(w, r.device, UNSEEN(r.device));
 
 	r.stack = w->before;
 	if (was)
-		put_block(w, r, UNSEEN, -was->bytes);
+		put_block(w, r, UNSEEN(r.device), -was->bytes);
 	w->unseen[r.device] = size > 0 ? size : 0;
 	if (size > 0)
-		put_block(w, r, UNSEEN, size);
+		put_block(w, r, UNSEEN(r.device), size);
 }
 
 /* Two threads may be noted out of order: PyTorch's counter says that events are missing if it

@@ -362,7 +362,6 @@ static int have_stacks(const struct items *devices)
 
 static void put_heading(struct snapshot_reading *s)
 {
-
 	image_begin(&s->image);
 	s->image.header.start_realtime_ns = s->start_us * 1000;
 	strcpy(s->image.header.run_id, "snapshot");

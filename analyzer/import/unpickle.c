@@ -43,6 +43,13 @@ static void add_items(struct items *to, const struct pickled *v, size_t count)
 	to->count += count;
 }
 
+/* The stack has no memory before its first value. */
+static void add_from_stack(struct items *to, const struct pickle_data *p, size_t from)
+{
+	if (p->stack_count > from)
+		add_items(to, p->stack + from, p->stack_count - from);
+}
+
 static void push(struct pickle_reader *r, struct pickled v)
 {
 	struct pickle_data *p = r->p;
@@ -169,7 +176,7 @@ static int add_values(struct pickle_reader *r, size_t from, size_t base, enum va
 	for (size_t i = from; i < p->stack_count; i++)
 		if (p->stack[i].type == VALUE_MARK)
 			return refuse(r, r->at, "a mark among items");
-	add_items(to->items, p->stack + from, p->stack_count - from);
+	add_from_stack(to->items, p, from);
 	p->stack_count = base;
 	return 0;
 }
@@ -194,7 +201,7 @@ static int tuple(struct pickle_reader *r, size_t count)
 		return refuse(r, r->at, "a tuple without its items");
 	from = count == SIZE_MAX ? mark + 1 : p->stack_count - count;
 	items = new_items(r);
-	add_items(items, p->stack + from, p->stack_count - from);
+	add_from_stack(items, p, from);
 	p->stack_count = count == SIZE_MAX ? mark : from;
 	push(r, (struct pickled){ .type = VALUE_LIST, .items = items });
 	return 0;

@@ -28,10 +28,19 @@ static const struct live_process *latest(const struct folder *f)
 	return best;
 }
 
+static int is_of_attempt(const struct live_process *newest, const struct live_process *p)
+{
+	return !strcmp(p->run, newest->run) && p->restart == newest->restart;
+}
+
 static int is_current(const struct live_process *newest, const struct live_process *p)
 {
-	return p->state == LIVE_DAMAGED || live_state_runs(p->state) ||
-	       (!strcmp(p->run, newest->run) && p->restart == newest->restart);
+	return p->state == LIVE_DAMAGED || live_state_runs(p->state) || is_of_attempt(newest, p);
+}
+
+int folder_is_of_latest(const struct folder *f, const struct live_process *p)
+{
+	return is_of_attempt(latest(f), p);
 }
 
 int folder_is_current(const struct folder *f, const struct live_process *p)

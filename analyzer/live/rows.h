@@ -39,6 +39,8 @@ struct process_row {
 struct process_row *live_rows(const struct folder *f, const struct row_choice *c, size_t *count);
 
 /* Does it run, or is it of the latest run, or damaged? */
+/* Is it of the latest attempt of the latest run? */
+int folder_is_of_latest(const struct folder *f, const struct live_process *p);
 int folder_is_current(const struct folder *f, const struct live_process *p);
 
 /* The row that needs somebody most: the worst state of those from FAILED on, else the one that is

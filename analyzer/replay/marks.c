@@ -93,7 +93,9 @@ static void begin(struct marks *m, uint64_t id, uint32_t name, uint64_t time_ns,
 		return;
 	}
 	phase = phase_within(m, innermost(m), name);
-	if (!is_again && m->left_out == left_out && !m->phases[phase].times++)
+	/* Within other phases than before the gap, it is a phase of its own. */
+	if (m->left_out == left_out && !(is_again && m->phases[phase].times) &&
+	    !m->phases[phase].times++)
 		m->phases[phase].first_ns = time_ns;
 	m->open[m->open_count++] = (struct open_phase){ id, phase };
 }

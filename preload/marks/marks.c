@@ -153,7 +153,7 @@ EXPORT uint64_t memtrace_phase_begin(const char *name)
 	return phase;
 }
 
-/* A phase that a job ends twice does not make room for two. */
+/* Ends without a begin do not make the count negative. */
 static void count_end(void)
 {
 	int64_t n = atomic_load(&open_count);

@@ -253,7 +253,7 @@ class Ranks(Exported):
             self.assertEqual(dict(query("SELECT rank, max(bytes) FROM records WHERE event = 'HOST_ALLOC' GROUP BY rank")),
                              {s["rank"]: s["pinned"] for s in self.said})
             self.assertEqual(query("SELECT DISTINCT size FROM device_traces WHERE action = 'oom'"), [(1 << 42,)])
-            self.assertTrue(query("SELECT 1 FROM blocks JOIN stacks USING (rank, pid, stack) WHERE frames LIKE '%exported.py:%' LIMIT 1"))
+            self.assertTrue(query("SELECT 1 FROM blocks JOIN stacks USING (process, stack) WHERE frames LIKE '%exported.py:%' LIMIT 1"))
         db.close()
 
     def test_duckdb(self):

@@ -116,8 +116,11 @@ class phase:
 
         # Each call is a phase of its own.
         if inspect.isasyncgenfunction(function):
-            raise TypeError("memtrace.phase: use `with` inside of an asynchronous generator")
-        if inspect.iscoroutinefunction(function):
+            async def within(*args, **named):
+                with phase(self.name):
+                    async for item in function(*args, **named):
+                        yield item
+        elif inspect.iscoroutinefunction(function):
             async def within(*args, **named):
                 with phase(self.name):
                     return await function(*args, **named)

@@ -97,7 +97,7 @@ static void csv_quotes(void **state)
 
 	one_block(*state);
 	text = exported(*state, "csv", TABLE_stacks, 0);
-	assert_non_null(strstr(text, "rank,pid,stack,module,owner,place,frames\n"));
+	assert_non_null(strstr(text, "rank,process,stack,module,owner,place,frames\n"));
 	assert_non_null(strstr(text, "\"\"b,"));
 	free(text);
 }
@@ -248,17 +248,18 @@ static void processes_of_one_rank_have_rows_of_their_own(void **state)
 	add_process(&j, *state, 0, 300);
 	free(run_job(&j, 0));
 	for (size_t i = 0; i < ARRAY_SIZE(tables); i++) {
-		snprintf(query, sizeof(query),
-			 "SELECT count(DISTINCT pid) + 10 * count(DISTINCT rank) + 100 * max(rank) "
-			 "FROM %s",
-			 tables[i]);
+		snprintf(
+			query, sizeof(query),
+			"SELECT count(DISTINCT process) + 10 * count(DISTINCT rank) + 100 * max(rank) "
+			"FROM %s",
+			tables[i]);
 		assert_int_equal(ask(j.output, query), 3 + 10);
 	}
 	assert_int_equal(ask(j.output, "SELECT count(*) FROM blocks JOIN stacks "
-				       "USING (rank, pid, stack)"),
+				       "USING (process, stack)"),
 			 3);
 	assert_int_equal(ask(j.output, "SELECT count(*) FROM blocks JOIN processes "
-				       "USING (rank, pid)"),
+				       "USING (process)"),
 			 3);
 }
 

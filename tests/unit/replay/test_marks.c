@@ -137,6 +137,28 @@ static void a_phase_over_gaps_begins_once(void **state)
 			 phase(f, "outer")->name);
 }
 
+/* "inner" began within "outer", which ended before the gap: behind it, "inner" is within none. */
+static void a_phase_may_outlive_the_one_around_it(void **state)
+{
+	struct fixture *f = *state;
+	uint32_t outer = named(f, "outer"), inner = named(f, "inner");
+	const struct marks *m = &f->replay.marks;
+
+	write_event_on(&f->w, MT_NO_DEVICE, MT_PHASE_BEGIN, 1, 0, outer, f->python);
+	write_event_on(&f->w, MT_NO_DEVICE, MT_PHASE_BEGIN, 2, 0, inner, f->python);
+	end(f, 1);
+	forward(f, 0x1000, 100);
+	write_segment(&f->w, 1000);
+	write_keyframe(&f->w, MT_PHASE_BEGIN, 2, 0, inner);
+	forward(f, 0x2000, 300);
+	run(f);
+	assert_int_equal(m->phase_count, 4);
+	for (size_t i = 1; i < m->phase_count; i++)
+		assert_int_equal(m->phases[i].times, 1);
+	assert_int_equal(m->phases[3].parent, 0);
+	assert_int_equal(m->phases[3].peak[0], 300);
+}
+
 static void moments_have_levels(void **state)
 {
 	struct fixture *f = *state;
@@ -184,6 +206,7 @@ int main(void)
 		TEST(phases_may_overlap),
 		TEST(a_keyframe_has_the_open_phases),
 		TEST(a_phase_over_gaps_begins_once),
+		TEST(a_phase_may_outlive_the_one_around_it),
 		TEST(moments_have_levels),
 		TEST(names_are_bounded),
 	};
