@@ -1,7 +1,6 @@
 /* The counter of the device in Perfetto's format has each level that a bin of its curve knows. */
-#include "export/export.h"
 #include "export/perfetto.pb-c.h"
-#include "fixture.h"
+#include "export_job.h"
 
 #define BIN_NS 65536 /* of a short trace */
 #define MOST 64
@@ -13,26 +12,9 @@ struct level {
 
 static Perfetto__Trace *exported(struct fixture *f)
 {
-	char trace[128], path[128], *paths[] = { trace };
-	struct trace_files files = { .paths = paths, .count = 1 };
-	struct export_options o = { .path = path, .rank = NO_RANK, .device = -1 };
-	struct buf notes = { 0 };
-	struct err e = { 0 };
 	static unsigned char text[1 << 16];
-	size_t size;
-	FILE *file;
+	size_t size = export_process(f, "perfetto", MOMENT_OF_FORMAT, text, sizeof(text));
 
-	for (o.format = export_formats; strcmp(o.format->name, "perfetto");)
-		o.format++;
-	snprintf(trace, sizeof(trace), "%s/a.mtr", f->directory);
-	snprintf(path, sizeof(path), "%s/out", f->directory);
-	assert_int_equal(write_save(&f->w, trace), 0);
-	assert_int_equal(export_traces(&files, &o, &notes, &e), 0);
-	file = fopen(path, "rb");
-	assert_non_null(file);
-	size = fread(text, 1, sizeof(text), file);
-	fclose(file);
-	buf_release(&notes);
 	return perfetto__trace__unpack(NULL, size, text);
 }
 

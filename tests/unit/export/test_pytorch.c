@@ -1,6 +1,5 @@
 /* PyTorch's memory snapshot ends at the moment that is asked for, its annotations too. */
-#include "export/export.h"
-#include "fixture.h"
+#include "export_job.h"
 #include "import/unpickle.h"
 
 #define START_US INT64_C(1700000000000000)
@@ -28,30 +27,13 @@ static void three_steps(struct fixture *f)
 /* "START NAME MILLISECOND, END NAME MILLISECOND, ..." */
 static void annotations_are(struct fixture *f, enum export_moment moment, const char *expected)
 {
-	char trace[128], path[128], *paths[] = { trace };
-	struct trace_files files = { .paths = paths, .count = 1 };
-	struct export_options o = { .format = &export_formats[0],
-				    .path = path,
-				    .moment = moment,
-				    .rank = NO_RANK,
-				    .device = -1 };
-	struct buf notes = { 0 }, seen = { 0 };
+	struct buf seen = { 0 };
 	struct err e = { 0 };
 	struct pickle_data data;
 	const struct items *list;
 	char file_text[1 << 14];
-	size_t size;
-	FILE *file;
+	size_t size = export_process(f, "pytorch", moment, file_text, sizeof(file_text));
 
-	assert_string_equal(o.format->name, "pytorch");
-	snprintf(trace, sizeof(trace), "%s/a.mtr", f->directory);
-	snprintf(path, sizeof(path), "%s/out", f->directory);
-	assert_int_equal(write_save(&f->w, trace), 0);
-	assert_int_equal(export_traces(&files, &o, &notes, &e), 0);
-	file = fopen(path, "rb");
-	assert_non_null(file);
-	size = fread(file_text, 1, sizeof(file_text), file);
-	fclose(file);
 	assert_int_equal(unpickle(&data, file_text, size, &e), 0);
 	list = list_items(dict_get(data.root, "external_annotations"));
 	for (size_t i = 0; i < list->count; i++) {
@@ -64,7 +46,6 @@ static void annotations_are(struct fixture *f, enum export_moment moment, const 
 	}
 	assert_string_equal(seen.text, expected);
 	pickle_data_release(&data);
-	buf_release(&notes);
 	buf_release(&seen);
 }
 

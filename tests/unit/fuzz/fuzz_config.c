@@ -25,11 +25,11 @@
 #include "trace/trace.h"
 #include "config/derive.h"
 #include "config/command_line.h"
+#include "inputs.h"
 
 #define MAX_LINES 64
 #define MAX_META 16
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 
 typedef int (*file_reader)(struct reader *r, const struct doc_node *root, const char *name);

@@ -26,7 +26,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "inputs.h"
 
 /* What match infers from, and the hypotheses of the layers that it finds. */
 static void take(const struct trace *t)
@@ -107,16 +107,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		session_release(&job[i]);
 	buf_release(&out);
 	return 0;
-}
-
-static uint64_t random_state = 1;
-
-static uint64_t random_number(uint64_t below)
-{
-	random_state ^= random_state << 13;
-	random_state ^= random_state >> 7;
-	random_state ^= random_state << 17;
-	return random_state % below;
 }
 
 /* A small trace with something of everything. */

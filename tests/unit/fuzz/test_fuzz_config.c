@@ -15,16 +15,6 @@
 #define MUTATIONS 300
 #define ROOM 65536
 
-static uint64_t random_state = 1;
-
-static uint64_t random_number(uint64_t below)
-{
-	random_state ^= random_state << 13;
-	random_state ^= random_state >> 7;
-	random_state ^= random_state << 17;
-	return random_state % below;
-}
-
 /* What readers care about, put anywhere. */
 static const char *const pieces[] = { "0",           "-1",
 				      "1e308",       "9223372036854775807",

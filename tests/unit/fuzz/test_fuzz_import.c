@@ -15,27 +15,6 @@
 #define ROOM 20000
 #define MUTATIONS 400
 
-static uint64_t random_state = 1;
-
-static uint64_t random_number(uint64_t below)
-{
-	random_state ^= random_state << 13;
-	random_state ^= random_state >> 7;
-	random_state ^= random_state << 17;
-	return random_state % below;
-}
-
-/* In memory of exactly its size, so that a sanitizer sees who reads past its end. */
-static void fuzz_exactly(const unsigned char *data, size_t size)
-{
-	unsigned char *exact = malloc(size + !size);
-
-	assert_non_null(exact);
-	memcpy(exact, data, size);
-	LLVMFuzzerTestOneInput(exact, size);
-	free(exact);
-}
-
 static void mutate(unsigned char *data, size_t size)
 {
 	static const char *const texts[] = {

@@ -13,16 +13,6 @@
 
 #define ROOM 20000
 
-static void fuzz(const char *text, size_t size)
-{
-	uint8_t *exact = malloc(size + !size);
-
-	assert_non_null(exact);
-	memcpy(exact, text, size);
-	LLVMFuzzerTestOneInput(exact, size);
-	free(exact);
-}
-
 /* Each number of the seed in turn as 0, and as more than 64 bits have digits for. */
 static void with_other_numbers(const char *seed)
 {
@@ -35,7 +25,7 @@ static void with_other_numbers(const char *seed)
 		for (size_t v = 0; digits && v < ARRAY_SIZE(values); v++) {
 			snprintf(changed, sizeof(changed), "%.*s%s%s", (int)(at - seed), seed,
 				 values[v], at + digits);
-			fuzz(changed, strlen(changed));
+			fuzz_exactly(changed, strlen(changed));
 		}
 	}
 }
@@ -64,7 +54,7 @@ static void seeds(void **state)
 		if (!j)
 			fail_msg("%s: %s", path, e.text);
 		json_decref(j);
-		fuzz(seed, size);
+		fuzz_exactly(seed, size);
 		with_other_numbers(seed);
 	}
 	assert_int_equal(number, 4);

@@ -14,17 +14,6 @@
 #define MUTATIONS 300
 #define ROOM 200000
 
-/* In memory of exactly its size, so that a sanitizer sees who reads past its end. */
-static void fuzz_exactly(const unsigned char *data, size_t size)
-{
-	unsigned char *exact = malloc(size);
-
-	assert_non_null(exact);
-	memcpy(exact, data, size);
-	LLVMFuzzerTestOneInput(exact, size);
-	free(exact);
-}
-
 static void mutated_traces(void **state)
 {
 	(void)state;

@@ -1,7 +1,7 @@
 /* The trace of PyTorch's profiler as a trace. The files of tests/unit/fuzz/corpus/import were
  * written by Python: 1 with Python's stacks, 2 without, compressed. */
 #include "attribution/stack_text.h"
-#include "fixture.h"
+#include "seeds.h"
 #include "import/json_scan.h"
 #include "import/profile_trace.h"
 
@@ -10,17 +10,6 @@
 #include <zlib.h>
 
 #define FOLDER "tests/unit/fuzz/corpus/import/"
-
-static void *read_all(const char *path, size_t *size)
-{
-	FILE *f = fopen(path, "rb");
-	char *data = xcalloc(1, 1 << 16);
-
-	assert_non_null(f);
-	*size = fread(data, 1, 1 << 16, f);
-	fclose(f);
-	return data;
-}
 
 struct opened {
 	void *data;
@@ -33,7 +22,7 @@ static void begin(struct opened *o, const char *path)
 	struct err e = { 0 };
 	size_t size;
 
-	o->data = read_all(path, &size);
+	o->data = read_seed(path, &size);
 	assert_int_equal(trace_open_memory(&o->t, o->data, size, &e), 0);
 	replay_trace(&o->r, &o->t, &(struct replay_options){ .keep_live = 1 });
 }

@@ -3,20 +3,9 @@
  * failed. */
 #define _GNU_SOURCE /* memmem */
 #include "attribution/stack_text.h"
-#include "fixture.h"
+#include "seeds.h"
 #include "import/snapshot.h"
 #include "import/unpickle.h"
-
-static void *read_all(const char *path, size_t *size)
-{
-	FILE *f = fopen(path, "rb");
-	char *data = xcalloc(1, 1 << 16);
-
-	assert_non_null(f);
-	*size = fread(data, 1, 1 << 16, f);
-	fclose(f);
-	return data;
-}
 
 /*
  * Before the history: the segment of 2 MiB, the block of 500 bytes that is live at the end, and 300
@@ -34,7 +23,7 @@ static void a_snapshot_is_a_trace(void **state)
 		struct trace t;
 		struct err e = { 0 };
 		size_t size;
-		void *pickle = read_all(files[i], &size);
+		void *pickle = read_seed(files[i], &size);
 		const struct device *d = &replay.device[0];
 
 		assert_int_equal(trace_open_memory(&t, pickle, size, &e), 0);
@@ -62,7 +51,7 @@ static void histories_annotations_and_the_host(void **state)
 	struct trace t;
 	struct err e = { 0 };
 	size_t size;
-	void *pickle = read_all("tests/unit/fuzz/corpus/import/5", &size);
+	void *pickle = read_seed("tests/unit/fuzz/corpus/import/5", &size);
 	struct buf stacks = { 0 };
 
 	(void)state;
@@ -100,7 +89,7 @@ static void devices_without_history(void **state)
 	struct trace t;
 	struct err e = { 0 };
 	size_t size;
-	void *pickle = read_all("tests/unit/fuzz/corpus/import/6", &size);
+	void *pickle = read_seed("tests/unit/fuzz/corpus/import/6", &size);
 
 	(void)state;
 	assert_int_equal(trace_open_memory(&t, pickle, size, &e), 0);
@@ -112,7 +101,7 @@ static void devices_without_history(void **state)
 	replay_release(&replay);
 	trace_release(&t);
 	free(pickle);
-	pickle = read_all("tests/unit/fuzz/corpus/import/7", &size);
+	pickle = read_seed("tests/unit/fuzz/corpus/import/7", &size);
 	assert_int_equal(trace_open_memory(&t, pickle, size, &e), 0);
 	replay_trace(&replay, &t, &(struct replay_options){ .keep_live = 1 });
 	assert_int_equal(replay.device[0].peak.allocated, 2 * MIB + 1000);
