@@ -148,27 +148,22 @@ static json_t *steps(const struct rank *r, size_t most)
 	return list;
 }
 
-/* At most `most` points of the curve: the highest levels of as many parts of the time. */
+/* At most `most` points of the curve. */
 static json_t *timeline(const struct rank *r, size_t most)
 {
-	size_t count = r->timeline_count < most ? r->timeline_count : most;
+	struct timeline_row *rows = xcalloc(r->timeline_count + 1, sizeof(*rows));
 	json_t *list = json_array();
+	size_t count;
 
-	for (size_t i = 0; i < count; i++) {
-		size_t at = i * r->timeline_count / count,
-		       end = (i + 1) * r->timeline_count / count;
-		struct timeline_row top = r->timeline[at];
-
-		while (++at < end) {
-			top.allocated = larger_of(top.allocated, r->timeline[at].allocated);
-			top.reserved = larger_of(top.reserved, r->timeline[at].reserved);
-			top.device = larger_of(top.device, r->timeline[at].device);
-		}
-		json_array_append_new(list,
-				      json_pack("[o,I,I,I]", put_SECONDS(top.time_s),
-						(json_int_t)top.allocated, (json_int_t)top.reserved,
-						(json_int_t)top.device));
-	}
+	for (size_t i = 0; i < r->timeline_count; i++)
+		rows[i] = r->timeline[i];
+	count = timeline_reduce(rows, r->timeline_count, most);
+	for (size_t i = 0; i < count; i++)
+		json_array_append_new(list, json_pack("[o,I,I,I]", put_SECONDS(rows[i].time_s),
+						      (json_int_t)rows[i].allocated,
+						      (json_int_t)rows[i].reserved,
+						      (json_int_t)rows[i].device));
+	free(rows);
 	return list;
 }
 

@@ -60,7 +60,25 @@ static void live_release(struct rank *r)
 	r->has_live = 0;
 }
 
-void rank_reduce(struct rank *r, size_t stacks)
+size_t timeline_reduce(struct timeline_row *rows, size_t count, size_t points)
+{
+	if (count <= points)
+		return count;
+	for (size_t i = 0; i < points; i++) {
+		size_t at = i * count / points, end = (i + 1) * count / points;
+		struct timeline_row top = rows[at];
+
+		while (++at < end) {
+			top.allocated = larger_of(top.allocated, rows[at].allocated);
+			top.reserved = larger_of(top.reserved, rows[at].reserved);
+			top.device = larger_of(top.device, rows[at].device);
+		}
+		rows[i] = top;
+	}
+	return points;
+}
+
+void rank_reduce(struct rank *r, size_t stacks, size_t points)
 {
 	r->stacks.left_out += r->stacks.count > stacks ? r->stacks.count - stacks : 0;
 	stacks_cut(&r->stacks, stacks);
@@ -72,9 +90,8 @@ void rank_reduce(struct rank *r, size_t stacks)
 		r->owners[i].curve = NULL;
 	}
 	r->owner_points = 0;
-	free(r->timeline);
-	r->timeline = NULL;
-	r->timeline_count = 0;
+	r->timeline_count = timeline_reduce(r->timeline, r->timeline_count, points);
+	r->timeline = xrealloc(r->timeline, r->timeline_count + 1, sizeof(*r->timeline));
 	live_release(r);
 }
 

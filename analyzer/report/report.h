@@ -260,8 +260,12 @@ struct report {
 
 void report_sort(struct report *r);
 void report_release(struct report *r);
-/* Releases the smaller stacks and the curves, which only a rank that is shown in detail needs. */
-void rank_reduce(struct rank *r, size_t stacks);
+/* Leaves at most `points` rows of a curve: the highest levels of as many parts of the time. Returns
+ * how many are left. */
+size_t timeline_reduce(struct timeline_row *rows, size_t count, size_t points);
+/* Releases the smaller stacks, the curves of owners and all but `points` rows of the curve: only a
+ * rank that is shown in detail needs them. */
+void rank_reduce(struct rank *r, size_t stacks, size_t points);
 
 /* The rank to show in detail: the first that ran out of memory, else the one with the highest share
  * of its device's memory. */

@@ -95,7 +95,8 @@ static void *read_files(void *context)
 		add_trace(&own, c->files->paths[i], i, c->options, count == 1, &c->errors[i]);
 		if (reduces && !c->options->on_devices)
 			for (size_t k = 0; k < own.count; k++)
-				rank_reduce(&own.ranks[k], SESSION_REDUCED_STACKS);
+				rank_reduce(&own.ranks[k], SESSION_REDUCED_STACKS,
+					    SESSION_REDUCED_POINTS);
 		devices = own.count;
 		if (c->options->on_devices)
 			report_release(&own);

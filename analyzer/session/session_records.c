@@ -74,7 +74,8 @@ static int take_record(void *context, const json_t *record, struct str line, str
 	if (!c->session->has_config)
 		c->session->has_config = record_config(&c->session->config, record, &ignored) == 0;
 	if (r->count > SESSION_MAX_WHOLE)
-		rank_reduce(&r->ranks[r->count - 1], SESSION_REDUCED_STACKS);
+		rank_reduce(&r->ranks[r->count - 1], SESSION_REDUCED_STACKS,
+			    SESSION_REDUCED_POINTS);
 	return 0;
 }
 

@@ -344,6 +344,21 @@ static void the_table_fits(void **state)
 	assert_null(strchr(f->out.text, '\033'));
 }
 
+/* A rank that is reduced keeps points of its curve, and in them its highest level. */
+static void assert_reduced_curve(const struct rank *r, int64_t peak)
+{
+	int64_t most = 0;
+
+	assert_int_equal(r->timeline_count, SESSION_REDUCED_POINTS);
+	for (size_t i = 0; i < r->timeline_count; i++) {
+		if (i)
+			assert_true(r->timeline[i - 1].time_s < r->timeline[i].time_s);
+		if (r->timeline[i].allocated > most)
+			most = r->timeline[i].allocated;
+	}
+	assert_int_equal(most, peak);
+}
+
 /* More than are kept whole. */
 static void many_ranks_are_read_at_a_time(void **state)
 {
@@ -367,6 +382,8 @@ static void many_ranks_are_read_at_a_time(void **state)
 			assert_true(r->ranks[i].stacks.count > SESSION_REDUCED_STACKS);
 		else
 			assert_int_equal(r->ranks[i].stacks.count, SESSION_REDUCED_STACKS);
+	assert_reduced_curve(&r->ranks[32], r->ranks[32].peak_allocated);
+	assert_reduced_curve(&r->ranks[71], r->ranks[71].peak_allocated);
 	/* Reduced or not: the same numbers. */
 	assert_int_equal(r->ranks[32].peak_allocated, r->ranks[63].peak_allocated);
 	assert_int_equal(r->ranks[70].peak_allocated, 3 * r->ranks[71].peak_allocated);
