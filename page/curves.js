@@ -7,6 +7,7 @@ import { CHUNK, Summary } from "./summary.js";
 class Curves {
   constructor(names, count) {
     this.names = names;
+    this.colours = names.map((_, i) => i); // of palette.js
     this.count = count;
   }
 

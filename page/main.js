@@ -1,7 +1,7 @@
 // The page: reads the data, keeps what is chosen, and hands it to the views.
 import { inflate, decodeStream, EVENT } from "./decode.js";
 import { BlockCurves, ownerCurves, reservedCurve } from "./curves.js";
-import { Blocks } from "./blocks.js";
+import { fromRecord } from "./record.js";
 import { momentOf, showPeak, VIEWS } from "./views.js";
 import { marksOf } from "./marks.js";
 import { matcher } from "./trees.js";
@@ -62,20 +62,6 @@ async function load(entry) {
   return page.streams.get(entry);
 }
 
-// A rank without its events: its curve of the report, as if each point were an event.
-function fromRecord(rank) {
-  const points = rank.timeline || [];
-  const levels = { at: [], series: [], level: [] };
-  points.forEach(([, , reserved, device], i) => {
-    levels.at.push(i, i);
-    levels.series.push(0, page.titles.ownerKeys.indexOf("unexplained") + 1);
-    levels.level.push(reserved, device);
-  });
-  const data = { events: points.length, kinds: new Uint8Array(points.length), subject: new Int32Array(points.length).fill(-1), blocks: Blocks.none(),
-    times: Float64Array.from(points, (p) => p[0] * 1000), longestPause: 0, segments: [], levels, tables: { frames: [], stacks: [] } };
-  return { data, category: ownerCurves(data, page.titles.owners), owner: ownerCurves(data, page.titles.owners), reserved: reservedCurve(data), isRecord: true };
-}
-
 // The entries that are drawn: the chosen one, or both jobs of a comparison.
 function drawnEntries(entry) {
   return page.index.compares ? [0, 1] : [entry];
@@ -111,11 +97,12 @@ function showTimeline() {
       marks: marksOf(stream.data, stream.category, page.report.ranks[entry]) });
   });
   const bands = streams.map((stream) => (state.stacked === "owner" ? stream.owner : stream.category));
-  drawLegend(byId("legend"), bands[0].names, bands[0].names.map((_, i) => bands.some((b) => b.used[i])), linesOf(streams[0]));
+  drawLegend(byId("legend"), bands, linesOf(streams[0]));
 }
 
 function showMissing(rank) {
   const notes = [...rank.warnings];
+  if (page.current.isRecord && !page.current.data.events) notes.unshift("The record of this rank has no curve: nothing is drawn.");
   if (page.current.isRecord) notes.unshift(page.index.of_records ? "The page is made of records. The events are in the traces: memtrace html " + rank.trace
     : "The events of this rank are not in the page, only its record and its curve: memtrace html --ranks " + rank.rank);
   if (rank.lost.events) notes.push(`${count(rank.lost.events)} events were not recorded: ${rank.lost.reason}`);
@@ -132,15 +119,29 @@ function phaseAt(rank, ms) {
   return found;
 }
 
+// A point of a record's curve.
+function showPoint() {
+  const { data, category, owner, reserved } = page.current;
+  const at = (curves) => size(curves.count ? curves.totalAt(curves.changeAt(state.event)) : null);
+  const text = byId("moment");
+  for (const key of Object.keys(text.dataset)) delete text.dataset[key];
+  text.textContent = (data.events ? `From ${time(data.times[state.event])} until the next point of the curve, at most: allocated ${at(category)}, reserved ${at(reserved)}, ` +
+    `device ${at(owner)}. ` : "") + "Of this rank no events are in the page.";
+}
+
 function showMoment() {
   const { data, owner, reserved, isRecord } = page.current;
   const event = state.event;
   const view = byId("view");
   view.dispatchEvent(new Event("memtrace-clear"));
   view.replaceChildren();
-  if (!data.events || isRecord) {
-    byId("moment").textContent = isRecord ? "Of this rank no events are in the page." : "The trace has no events.";
-    if (isRecord) showPeak(view, page.report.ranks[state.entry]);
+  if (isRecord) {
+    showPoint();
+    showPeak(view, page.report.ranks[state.entry]);
+    return;
+  }
+  if (!data.events) {
+    byId("moment").textContent = "The trace has no events.";
     return;
   }
   const moment = momentOf(data, event);
@@ -338,6 +339,14 @@ function setTitles() {
   page.titles = { categories: categories.map((c) => c[1]), categoryKeys: categories.map((c) => c[0]), owners: owners.map((o) => o[1]), ownerKeys: owners.map((o) => o[0]) };
 }
 
+// Whose events the page has.
+function eventsKept() {
+  const whole = page.index.streams.length;
+  const all = page.report.ranks.length;
+  if (whole === all) return "Every event is in this file";
+  return whole ? `Every event of ${count(whole)} of the ${count(all)} ranks is in this file, and the record of each other one` : "The records of the ranks are in this file, without events";
+}
+
 function placeReport() {
   const verdict = byId("verdict");
   const lines = verdict.textContent.split("\n").filter((l) => l.trim());
@@ -354,7 +363,7 @@ function placeReport() {
   byId("report-place").append(verdict);
   const unit = Math.max(...page.index.streams.map((s) => s.unit_ns));
   const clock = unit > 1 ? ` Their order is exact, their times are to ${time(unit / 1e6)}.` : "";
-  byId("footer").append(`memtrace ${page.index.version}. Every event is in this file; nothing is sent anywhere.${clock}`, element("details", {}, element("summary", {}, "licences"),
+  byId("footer").append(`memtrace ${page.index.version}. ${eventsKept()}; nothing is sent anywhere.${clock}`, element("details", {}, element("summary", {}, "licences"),
     byId("licences").content.cloneNode(true)));
 }
 

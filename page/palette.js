@@ -3,6 +3,8 @@
 const COLOURS = ["#0072b2", "#56b4e9", "#e69f00", "#009e73", "#d55e00", "#44aa99", "#cc79a7", "#999933", "#f0e442", "#882255", "#8a8f98",
   "#332288", "#88ccee", "#ddcc77", "#aa4499"];
 
+export const PLAIN = 10; // the grey one: of no category
+
 export function colourOf(i) {
   return COLOURS[i % COLOURS.length];
 }

@@ -62,18 +62,26 @@ function moveFocus(e, grid, cells) {
   grid.children[next].focus();
 }
 
+// What colours the ranks: one measure for all of them, or they could not be compared. `of`: its name; `share`: of the device's memory, or of the
+// highest rank if the memory of some is not known.
+export function measureOf(ranks) {
+  const isDevice = ranks.every((r) => r.peak.device_bytes || !r.peak.allocated_bytes);
+  const level = isDevice ? (r) => r.peak.device_bytes : (r) => r.peak.allocated_bytes;
+  const most = ranks.reduce((n, r) => Math.max(n, level(r)), 0) || 1;
+  const hasCapacity = ranks.every((r) => r.device_memory_bytes);
+  return { level, of: isDevice ? "of the device" : "allocated", whole: hasCapacity ? "the device" : "the highest rank",
+    share: (r) => level(r) / (hasCapacity ? r.device_memory_bytes : most) };
+}
+
 export function showRanks(place, report, whole, chosen, open) {
   const cells = layoutOf(report.ranks.map((r) => r.rank), report.job);
   const outliers = new Set((report.job?.outliers || []).map((o) => o.rank));
-  const level = (r) => r.peak.device_bytes || r.peak.allocated_bytes;
-  const most = Math.max(...report.ranks.map(level));
-  const share = (r) => (r.device_memory_bytes ? level(r) / r.device_memory_bytes : level(r) / (most || 1));
+  const { level, share, of, whole: entirety } = measureOf(report.ranks);
   const columns = Math.max(...cells.map((c) => c.x)) + 1;
   const grid = element("div", { class: "grid", style: `display:grid;gap:2px;grid-template-columns:repeat(${columns},minmax(${LEAST_CELL}px,${CELL}px));grid-auto-rows:${CELL}px` });
   report.ranks.forEach((r, i) => {
     const seat = seatText(r.rank, report.job);
-    const of = r.device_memory_bytes ? "the device" : "the highest rank";
-    const label = `rank ${r.rank}${seat ? `, ${seat}` : ""}: ${size(level(r))}, ${(100 * share(r)).toFixed(0)} % of ${of}${r.end === "oom" ? ", out of memory" : ""}` +
+    const label = `rank ${r.rank}${seat ? `, ${seat}` : ""}: ${size(level(r))} ${of}, ${(100 * share(r)).toFixed(0)} % of ${entirety}${r.end === "oom" ? ", out of memory" : ""}` +
       `${outliers.has(r.rank) ? ", differs from its group" : ""}${whole.has(i) ? "" : ", record only"}`;
     const text = r.end === "oom" ? "✕" : outliers.has(r.rank) ? "◆" : "";
     const dark = share(r) > 0.55;

@@ -83,7 +83,10 @@ export class Timeline {
   }
 
   draw() {
-    if (!this.data.events) return;
+    if (!this.data.events) {
+      this.clear();
+      return;
+    }
     const began = performance.now();
     const bands = this.points(this.bands);
     const lines = this.lines.map((line) => this.points(line.curves));
@@ -105,6 +108,13 @@ export class Timeline {
     this.drawAxes();
     this.drawMarks();
     this.drawn.ms = performance.now() - began;
+  }
+
+  // Nothing is drawn: what was drawn before is of another rank.
+  clear() {
+    this.context.clearRect(0, 0, this.width, this.height);
+    this.svg.selectAll("*").remove();
+    this.drawn = { bands: 0, highest: 0, highestBand: 0 };
   }
 
   drawBands(c, points, levels) {
@@ -130,7 +140,7 @@ export class Timeline {
           c.lineTo(p + 1 < points.length ? xs[p + 1] : end, this.y(below[p]));
           c.lineTo(xs[p], this.y(below[p]));
         }
-        c.fillStyle = patternOf(c, k);
+        c.fillStyle = patternOf(c, this.bands.colours[k]);
         c.fill();
       }
       below.set(above);
@@ -235,13 +245,15 @@ export class Timeline {
   }
 }
 
-export function drawLegend(place, titles, used, lines) {
+// `bands`: of each timeline.
+export function drawLegend(place, bands, lines) {
+  const { names, colours } = bands[0];
   place.replaceChildren();
-  titles.forEach((title, i) => {
-    if (!used[i]) return;
+  names.forEach((title, i) => {
+    if (!bands.some((b) => b.used[i])) return;
     const swatch = element("canvas", { class: "swatch", width: 12, height: 12, "aria-hidden": "true" });
     const c = swatch.getContext("2d");
-    c.fillStyle = patternOf(c, i);
+    c.fillStyle = patternOf(c, colours[i]);
     c.fillRect(0, 0, 12, 12);
     place.append(element("span", { role: "listitem" }, swatch, title));
   });

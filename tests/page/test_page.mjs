@@ -1,17 +1,8 @@
-// Unit tests of the page's modules, without a browser: node --test tests/page/test_page.mjs
+// Unit tests of the page's modules, without a browser: node --test tests/page/test_*.mjs
 import test from "node:test";
 import assert from "node:assert";
-import { readFileSync, writeFileSync, mkdtempSync, readdirSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join, dirname } from "node:path";
-import { fileURLToPath, pathToFileURL } from "node:url";
+import { load } from "./modules.mjs";
 
-// Node takes a file as a module by its name or by the nearest package.json: a copy with one beside it.
-const source = join(dirname(fileURLToPath(import.meta.url)), "../../page");
-const folder = mkdtempSync(join(tmpdir(), "memtrace-page-"));
-for (const name of readdirSync(source).filter((n) => n.endsWith(".js"))) writeFileSync(join(folder, name), readFileSync(join(source, name)));
-writeFileSync(join(folder, "package.json"), '{"type":"module"}');
-const load = (name) => import(pathToFileURL(join(folder, name)));
 const { Column, Predicted } = await load("columns.js");
 const { decodeBlocks, decodeTimes, summaryOf, NEVER } = await load("decode.js");
 const { Blocks } = await load("blocks.js");

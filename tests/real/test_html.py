@@ -1,4 +1,5 @@
 """The page of `memtrace html`: a spike, hostile names, lost records, an estimate, keys, outputs."""
+import glob
 import json
 import os
 import subprocess
@@ -124,6 +125,8 @@ class Html(PageCase):
         places = page.run('[...document.querySelectorAll("#peak-places tbody tr")].map((r) => [r.children[0].title, r.children[3].textContent])')
         self.assertEqual(places, [["%d bytes" % s["bytes"], s["frame"]] for s in ranks[5]["peak"]["stacks"]])
         self.assertIn("html " + ranks[5]["trace"], page.run('document.getElementById("missing").textContent'))
+        self.assertEqual(page.run(DRAWN)["highestBand"], ranks[5]["peak"]["allocated_bytes"])
+        self.assertIn("The records of the ranks are in this file, without events", page.run('document.getElementById("footer").textContent'))
         self.assertEqual(page.errors, [])
         page.shot(os.path.join(self.shots(), "records.png"))
         for more in ("--ranks", "1"), ("--set", "num_layers=2"), ("--gpu", "H100"), ("--python", "p"), ("--env", "A=b"):
@@ -260,7 +263,7 @@ class Html(PageCase):
 
     def test_modules(self):
         """The unit tests of the page's code."""
-        self.run_(["node", "--test", os.path.join(ROOT, "tests", "page", "test_page.mjs")])
+        self.run_(["node", "--test", *sorted(glob.glob(os.path.join(ROOT, "tests", "page", "test_*.mjs")))])
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import tempfile
 
 from browser import Page
 from harness import BUILD, GPT2, JOBS, MEMTRACE, python
-from page_case import STATE, PageCase
+from page_case import DRAWN, STATE, PageCase
 
 FOCUS = "(() => { const e = document.activeElement; return e.id || e.parentElement.id || e.tagName; })()"
 VIEWS = {"1": "#view table", "2": "#flame svg", "3": "#treemap canvas", "4": "#segments-text", "5": "#lifetimes canvas"}
@@ -111,6 +111,19 @@ class HtmlJobs(PageCase):
         page.wait("memtrace.state.entry === 77")
         self.check_figures(page, ranks[77])
         self.assertIn("--ranks 77", page.run('document.getElementById("missing").textContent'))
+        self.assertEqual(page.run(DRAWN)["highestBand"], ranks[77]["peak"]["allocated_bytes"])
+        self.assertIn("Every event of 2 of the 512 ranks", page.run('document.getElementById("footer").textContent'))
+        page.run("memtrace.goTo(memtrace.page.current.category.peak())")
+        self.assertIn("allocated %.1f MiB, " % (ranks[77]["peak"]["allocated_bytes"] / 2**20), page.run('document.getElementById("moment").textContent'))
+        page.run('memtrace.page.report.ranks[78].timeline = []')  # as of a record that was too long for one
+        page.page.click('#ranks button[data-entry="78"]')
+        page.wait("memtrace.state.entry === 78")
+        self.assertIn("nothing is drawn", page.run('document.getElementById("missing").textContent'))
+        self.assertEqual(page.run("(() => { const c = memtrace.page.timeline.canvas; return [c.getContext('2d').getImageData(0, 0, c.width, c.height).data.some((n) => n), "
+                                  "memtrace.page.timeline.svg.selectAll('*').size()]; })()"), [False, 0])
+        page.press("n")
+        page.wait("memtrace.state.entry === 79")
+        self.assertEqual(page.run(DRAWN)["highestBand"], ranks[79]["peak"]["allocated_bytes"])
         self.assertEqual(page.errors, [])
 
     def test_comparison(self):

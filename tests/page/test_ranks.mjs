@@ -1,0 +1,33 @@
+// What the page says about ranks of which it has records.
+import test from "node:test";
+import assert from "node:assert";
+import { load } from "./modules.mjs";
+
+const { fromRecord } = await load("record.js");
+const { measureOf } = await load("ranks.js");
+
+test("a record's curve: each point has its levels, and the peak is that of allocated", () => {
+  const { data, category, owner, reserved } = fromRecord({ timeline: [[0, 10, 20, 90], [0.5, 40, 50, 80], [1, 30, 50, 70]] });
+  assert.deepEqual([...data.times], [0, 500, 1000]);
+  for (const [curves, levels] of [[category, [10, 40, 30]], [reserved, [20, 50, 50]], [owner, [90, 80, 70]]])
+    assert.deepEqual([0, 1, 2].map((i) => curves.totalAt(curves.changeAt(i))), levels);
+  assert.equal(category.peak(), 1);
+  assert.equal(owner.peak(), 0);
+});
+
+test("levels that a record does not know are none, and so is the curve of a record without points", () => {
+  const { category, owner } = fromRecord({ timeline: [[0, 10, 0, 0], [1, 20, 0, 0]] });
+  assert.deepEqual([category.count, owner.count], [2, 0]);
+  assert.equal(fromRecord({}).data.events, 0);
+});
+
+test("ranks are compared by one measure: the device's, unless one of them has none", () => {
+  const rank = (device, allocated, capacity) => ({ peak: { device_bytes: device, allocated_bytes: allocated }, device_memory_bytes: capacity });
+  const whole = [rank(60, 40, 100), rank(80, 20, 100), rank(0, 0, 100)];
+  assert.deepEqual(whole.map(measureOf(whole).level), [60, 80, 0]);
+  assert.deepEqual(whole.map(measureOf(whole).share), [0.6, 0.8, 0]);
+  const mixed = [rank(60, 40, 100), rank(0, 50, null)];
+  assert.deepEqual(mixed.map(measureOf(mixed).level), [40, 50]);
+  assert.deepEqual(mixed.map(measureOf(mixed).share), [0.8, 1]);
+  assert.equal(measureOf(mixed).of, "allocated");
+});
