@@ -1,5 +1,5 @@
 // Two jobs, A and B: the items of `memtrace diff` as bars.
-import { element, size, change } from "./format.js";
+import { element, headRow, growingTable, size, change } from "./format.js";
 
 const KINDS = [["peak", "Peaks"], ["category", "At the peak, by category"], ["owner", "At the device's peak, by owner"], ["phase", "Most in a phase"],
   ["stack", "At the peak, by stack"]];
@@ -31,24 +31,14 @@ function bar(delta, most) {
 
 function kindTable(kind, title, items, titles) {
   const most = Math.max(...items.map((i) => Math.abs(i.b_bytes - i.a_bytes)));
-  const body = element("tbody");
-  const add = (from, to) => {
-    for (const item of items.slice(from, to)) {
-      const delta = item.b_bytes - item.a_bytes;
-      body.append(element("tr", { "data-item": `${item.kind}.${item.name}`, "data-a": item.a_bytes, "data-b": item.b_bytes }, nameCell(item, titles),
-        element("td", { class: "n" }, size(item.a_bytes)), element("td", { class: "n" }, size(item.b_bytes)),
-        element("td", { class: "n" }, delta ? change(delta) : "="), bar(delta, most)));
-    }
+  const row = (item) => {
+    const delta = item.b_bytes - item.a_bytes;
+    return element("tr", { "data-item": `${item.kind}.${item.name}`, "data-a": item.a_bytes, "data-b": item.b_bytes }, nameCell(item, titles),
+      element("td", { class: "n" }, size(item.a_bytes)), element("td", { class: "n" }, size(item.b_bytes)),
+      element("td", { class: "n" }, delta ? change(delta) : "="), bar(delta, most));
   };
-  add(0, ITEMS);
-  const head = element("tr", {}, element("th", { scope: "col" }, title), ...["A", "B", "change"].map((t) => element("th", { scope: "col", class: "n" }, t)),
-    element("th", { scope: "col", class: "middle" }, "less │ more"));
-  const box = element("div", {}, element("table", { class: "diff", "data-kind": kind }, element("thead", {}, head), body));
-  if (items.length > ITEMS) {
-    const more = element("button", { type: "button", onclick: () => { add(ITEMS, items.length); more.remove(); } }, `show all ${items.length}`);
-    box.append(more);
-  }
-  return box;
+  const head = headRow(title, ["A", "n"], ["B", "n"], ["change", "n"], ["less │ more", "middle"]);
+  return growingTable({ class: "diff", "data-kind": kind }, head, items, row, ITEMS, `show all ${items.length}`);
 }
 
 // "Peak of tensors 1.3 GiB to 2.0 GiB (+0.7 GiB)", of each peak that both jobs' traces show.
@@ -68,7 +58,6 @@ export function showDiff(place, diff, titles) {
   }
   const declared = diff.items.filter((i) => i.kind === "config");
   if (!declared.length) return;
-  const head = element("tr", {}, ...["Configuration", "A", "B"].map((t) => element("th", { scope: "col" }, t)));
   const rows = declared.map((i) => element("tr", {}, element("th", { scope: "row" }, i.name), element("td", {}, given(i.a_value)), element("td", {}, given(i.b_value))));
-  place.append(element("table", { class: "diff" }, element("thead", {}, head), element("tbody", {}, ...rows)));
+  place.append(element("table", { class: "diff" }, headRow("Configuration", "A", "B"), element("tbody", {}, ...rows)));
 }

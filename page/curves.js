@@ -1,36 +1,23 @@
 // Levels over a trace, exact at every event, and the least and most of a range without a walk over all of it.
 import { EVENT } from "./decode.js";
-import { CHUNK, Summary } from "./summary.js";
+import { CHUNK, summaryOf } from "./summary.js";
 
-// Curves of changes, each of which is of one series. A kind of curves has `add(change, levels)`, which applies a change to levels and
-// returns by how much the total changes, and `eventOf` and `changeAt`.
+// Curves of changes, each of which is of one series: `changes` has `seriesOf(change)` and `deltaOf(change)`. A kind of curves has `eventOf` and
+// `changeAt`.
 class Curves {
-  constructor(names, count) {
+  constructor(names, count, changes, summary = summaryOf(count, names.length, changes)) {
     this.names = names;
     this.colours = names.map((_, i) => i); // of palette.js
     this.count = count;
+    this.changes = changes;
+    this.summary = summary;
   }
 
-  summarize() {
-    const { count, names } = this;
-    const width = names.length;
-    const summary = (this.summary = new Summary(count, width));
-    const now = new Float64Array(width);
-    let sum = 0;
-    for (let i = 0; i < count; i++) {
-      const chunk = Math.floor(i / CHUNK);
-      const isFirst = i % CHUNK === 0;
-      if (isFirst) summary.before.set(now, chunk * width);
-      sum += this.add(i, now);
-      if (isFirst || sum < summary.lowest[chunk]) {
-        summary.least[chunk] = i;
-        summary.lowest[chunk] = sum;
-      }
-      if (isFirst || sum > summary.highest[chunk]) {
-        summary.most[chunk] = i;
-        summary.highest[chunk] = sum;
-      }
-    }
+  // Applies a change to levels. Returns by how much the total changes.
+  add(change, levels) {
+    const delta = this.changes.deltaOf(change);
+    if (delta !== 0) levels[this.changes.seriesOf(change)] += delta;
+    return delta;
   }
 
   // The levels before a chunk.
@@ -105,15 +92,8 @@ function note(found, least, lowest, most, highest) {
 // Changes that are listed. `at`: the event of each; null: change i is of event i.
 export class ListedCurves extends Curves {
   constructor(names, series, delta, at = null) {
-    super(names, series.length);
-    Object.assign(this, { series, delta, at });
-    this.summarize();
-    for (let i = 0; i < this.count; i++) if (delta[i] > 0) this.summary.used[series[i]] = 1;
-  }
-
-  add(change, levels) {
-    levels[this.series[change]] += this.delta[change];
-    return this.delta[change];
+    super(names, series.length, { seriesOf: (i) => series[i], deltaOf: (i) => delta[i] });
+    this.at = at;
   }
 
   eventOf(change) {
@@ -134,22 +114,25 @@ export class ListedCurves extends Curves {
   }
 }
 
-// What PyTorch's allocator gave to tensors, by category: each event is a change. The summary is made while the events are decoded.
-export class BlockCurves extends Curves {
-  constructor(names, data) {
-    super(names, data.events);
-    this.data = data;
-    this.summary = data.summary;
-  }
+// What each event changes: the bytes of its block, in the block's category. `has(block)`: of these blocks only.
+export function blockChanges({ blocks, subject, kinds }, has = null) {
+  const { sizes, sizeNumber, category } = blocks;
+  const { ALLOC } = EVENT;
+  return {
+    seriesOf: (event) => category[subject[event]],
+    deltaOf: (event) => {
+      const block = subject[event];
+      if (block < 0 || (has && !has(block))) return 0;
+      return kinds[event] === ALLOC ? sizes[sizeNumber[block]] : -sizes[sizeNumber[block]];
+    },
+  };
+}
 
-  add(event, levels) {
-    const { subject, blocks, kinds } = this.data;
-    const block = subject[event];
-    if (block < 0) return 0;
-    const size = blocks.sizes[blocks.sizeNumber[block]];
-    const change = kinds[event] === EVENT.ALLOC ? size : -size;
-    levels[blocks.category[block]] += change;
-    return change;
+// What PyTorch's allocator gave to tensors, by category: each event is a change. The summary of all blocks is made while the events are decoded;
+// `has(block)`: of these blocks only.
+export class BlockCurves extends Curves {
+  constructor(names, data, has = null) {
+    super(names, data.events, blockChanges(data, has), has ? undefined : data.summary);
   }
 
   eventOf(change) {

@@ -1,7 +1,6 @@
 // The columns of a page (analyzer/html/stream_write.c writes them) as typed arrays.
 import { Blocks } from "./blocks.js";
 import { Column, OTHER, PREDICTED, Predicted, contextOf, valuesOf } from "./columns.js";
-import { CHUNK, Summary } from "./summary.js";
 import { help, helpersFor } from "./helpers.js";
 
 export const EVENT = { ALLOC: 1, FREE: 2, SEGMENT: 3, SEGMENT_END: 4, LEVELS: 5, FAILURE: 6, GAP: 7 };
@@ -114,56 +113,19 @@ export function decodeBlocks(parts, count, bySlot) {
   return { blocks, subject, kinds };
 }
 
-// Of the bytes of so many categories.
-export function summaryOf({ blocks, subject, kinds }, categories) {
-  const { sizes, sizeNumber, category } = blocks;
-  const { ALLOC } = EVENT;
-  const summary = new Summary(kinds.length, categories);
-  const now = new Float64Array(categories);
-  let total = 0;
-  for (let i = 0, chunk = 0; i < kinds.length; chunk++) {
-    const end = Math.min(kinds.length, i + CHUNK);
-    let least = i;
-    let most = i;
-    let lowest = Infinity;
-    let highest = -Infinity;
-    summary.before.set(now, chunk * categories);
-    for (; i < end; i++) {
-      const block = subject[i];
-      if (block >= 0) {
-        const change = kinds[i] === ALLOC ? sizes[sizeNumber[block]] : -sizes[sizeNumber[block]];
-        now[category[block]] += change;
-        total += change;
-        if (change > 0) summary.used[category[block]] = 1;
-      }
-      if (total < lowest) {
-        lowest = total;
-        least = i;
-      }
-      if (total > highest) {
-        highest = total;
-        most = i;
-      }
-    }
-    summary.least[chunk] = least;
-    summary.most[chunk] = most;
-    summary.lowest[chunk] = lowest;
-    summary.highest[chunk] = highest;
-  }
-  return summary;
-}
-
-function eachOf(kinds, kind, visit) {
-  for (let i = kinds.indexOf(kind); i >= 0; i = kinds.indexOf(kind, i + 1)) visit(i);
+// The events of a kind, at most `most`.
+export function eventsOf(kinds, kind, most = Infinity) {
+  const found = [];
+  for (let i = kinds.indexOf(kind); i >= 0 && found.length < most; i = kinds.indexOf(kind, i + 1)) found.push(i);
+  return found;
 }
 
 // The allocator's segments, with the events that begin and end them.
 function decodeSegments(parts, kinds) {
   const column = new Column(parts.segments);
   const ended = new Column(parts.ended);
-  const list = [];
-  eachOf(kinds, EVENT.SEGMENT, (i) => list.push({ address: column.next(), size: column.next(), stack: column.next(), born: i, gone: NEVER }));
-  eachOf(kinds, EVENT.SEGMENT_END, (i) => (list[ended.next()].gone = i));
+  const list = eventsOf(kinds, EVENT.SEGMENT).map((i) => ({ address: column.next(), size: column.next(), stack: column.next(), born: i, gone: NEVER }));
+  for (const i of eventsOf(kinds, EVENT.SEGMENT_END)) list[ended.next()].gone = i;
   return list;
 }
 

@@ -36,6 +36,22 @@ export function element(tag, attributes = {}, ...children) {
   return e;
 }
 
+// The row of titles of a table; a title is a text, or a text and its class.
+export function headRow(...titles) {
+  return element("thead", {}, element("tr", {}, ...titles.map((title) => [title].flat()).map(([text, of]) => element("th", { scope: "col", class: of }, text))));
+}
+
+// A table of the first `most` items; a button with the text `all` adds the others. `row(item)`: its row.
+export function growingTable(attributes, head, items, row, most, all) {
+  const body = element("tbody", {}, ...items.slice(0, most).map(row));
+  const box = element("div", {}, element("table", attributes, head, body));
+  if (items.length > most) {
+    const more = element("button", { type: "button", onclick: () => { body.append(...items.slice(most).map(row)); more.remove(); } }, all);
+    box.append(more);
+  }
+  return box;
+}
+
 export function byId(id) {
   return document.getElementById(id);
 }

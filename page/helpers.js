@@ -1,5 +1,7 @@
 // Work on many events beside the page: workers run the page's own script.
-import { inflate, inflateAll, decodeBlocks, decodeTimes, summaryOf } from "./decode.js";
+import { inflate, inflateAll, decodeBlocks, decodeTimes } from "./decode.js";
+import { blockChanges } from "./curves.js";
+import { summaryOf } from "./summary.js";
 
 const MANY_EVENTS = 200000; // fewer are decoded sooner than a worker starts
 
@@ -8,7 +10,7 @@ const TASKS = {
   times: async ({ text, unit }) => decodeTimes(await inflate(text), unit),
   blocks: ({ parts, count, bySlot, categories }) => {
     const decoded = decodeBlocks(parts, count, bySlot);
-    return { ...decoded, summary: summaryOf(decoded, categories) };
+    return { ...decoded, summary: summaryOf(decoded.kinds.length, categories, blockChanges(decoded)) };
   },
 };
 

@@ -1,10 +1,11 @@
 // The page: reads the data, keeps what is chosen, and hands it to the views.
-import { inflate, decodeStream, EVENT } from "./decode.js";
+import { inflate, decodeStream, EVENT, eventsOf } from "./decode.js";
 import { BlockCurves, ownerCurves, reservedCurve } from "./curves.js";
 import { fromRecord } from "./record.js";
-import { momentOf, showPeak, VIEWS } from "./views.js";
+import { momentOf, partsOf, showDifference, showPeak, VIEWS } from "./views.js";
+import { sumBytes } from "./moment.js";
 import { marksOf } from "./marks.js";
-import { matcher } from "./trees.js";
+import { FOUND_COLOUR, searchOf } from "./search.js";
 import { byId, element, size, time, count } from "./format.js";
 import { axisOf, stepKnots } from "./axis.js";
 import { showDiff, headlineOf } from "./compare.js";
@@ -33,20 +34,23 @@ const SUMMARY_LINES = 8; // of a report that is a single paragraph
 const state = { entry: 0, stacked: "category", axis: null, event: null, fixed: null, view: "stacks", search: "" };
 const page = { index: null, report: null, streams: new Map(), shown: new Map(), current: null, opened: null, titles: null, timelines: [], parts: {} };
 
-// Takes over what the address says. Returns the place that it names: a rank, its event, and the one to compare with.
+// Takes over what the address says. Returns the place that it names: a rank, its event, the one to compare with, and the part of the axis.
 function readState() {
   const given = new URLSearchParams(location.hash.slice(1));
   const place = { entry: state.entry, event: state.event, fixed: state.fixed };
+  const zoom = (given.get("zoom") || "").split(",").map(Number);
   for (const key of ["stacked", "axis", "view", "search"]) if (given.has(key)) state[key] = given.get(key);
   for (const key of Object.keys(place)) if (given.has(key) && /^\d+$/.test(given.get(key))) place[key] = Number(given.get(key));
   if (state.stacked !== "owner") state.stacked = "category";
   if (!["event", "time", "step", null].includes(state.axis)) state.axis = null;
   if (!VIEWS.some((v) => v.id === state.view)) state.view = "stacks";
-  return place;
+  return { ...place, zoom: zoom.length === 2 && zoom.every(Number.isFinite) && zoom[0] < zoom[1] ? zoom : null };
 }
 
 function keepState() {
   const kept = new URLSearchParams();
+  const zoom = page.timeline.shownRange();
+  if (zoom) kept.set("zoom", zoom.join());
   for (const [key, value] of Object.entries(state)) if (value !== null && value !== "") kept.set(key, value);
   history.replaceState(null, "", `#${kept}`);
 }
@@ -71,9 +75,17 @@ function timelineOf(entry) {
   return page.timelines[page.index.compares ? entry : 0];
 }
 
-function linesOf({ owner, reserved }) {
+function linesOf({ owner, reserved, found }) {
   const device = { name: "device", curves: owner, dash: [] };
-  return [...(state.stacked === "owner" ? [] : [device]), { name: "reserved", curves: reserved, dash: [5, 3] }].filter((l) => l.curves.count);
+  const lines = [...(state.stacked === "owner" ? [] : [device]), { name: "reserved", curves: reserved, dash: [5, 3] }];
+  if (found?.used.some(Boolean)) lines.push({ name: `found: ${state.search.trim()}`, curves: found, dash: [], colour: FOUND_COLOUR });
+  return lines.filter((l) => l.curves.count);
+}
+
+// What is looked for in a stream, and its curve.
+function searchIn(stream) {
+  stream.search = stream.isRecord ? null : searchOf(state.search, stream.data);
+  stream.found = stream.search && new BlockCurves(page.titles.categories, stream.data, stream.search.block);
 }
 
 function highestOf(stream) {
@@ -83,6 +95,7 @@ function highestOf(stream) {
 function showTimeline() {
   const entries = drawnEntries(state.entry);
   const streams = entries.map((entry) => page.shown.get(entry));
+  streams.forEach(searchIn);
   const knots = streams.map(({ data }, i) => stepKnots(data, page.report.ranks[entries[i]].phase_starts));
   const hasSteps = knots.every((k) => k.length);
   byId("axis").querySelector('[value="step"]').disabled = !hasSteps;
@@ -129,15 +142,26 @@ function showPoint() {
     `device ${at(owner)}. ` : "") + "Of this rank no events are in the page.";
 }
 
+// How much of what is live is found.
+function showFound(live, search, data) {
+  const found = search ? live.filter(search.block) : [];
+  const bytes = sumBytes(data, found);
+  const text = byId("found");
+  text.hidden = !search;
+  Object.assign(text.dataset, { bytes, blocks: found.length });
+  text.textContent = search ? `Of these, ${count(found.length)} blocks are found by “${search.text}”: ${size(bytes)}.` : "";
+}
+
 function showMoment() {
-  const { data, owner, reserved, isRecord } = page.current;
+  const { data, owner, reserved, isRecord, search } = page.current;
   const event = state.event;
   const view = byId("view");
   view.dispatchEvent(new Event("memtrace-clear"));
   view.replaceChildren();
+  byId("found").hidden = true;
   if (isRecord) {
     showPoint();
-    showPeak(view, page.report.ranks[state.entry]);
+    showPeak(view, page.report.ranks[state.entry], state.search);
     return;
   }
   if (!data.events) {
@@ -155,8 +179,10 @@ function showMoment() {
   text.dataset.blocks = moment.live.length;
   text.textContent = `Event ${count(event)} of ${count(data.events)}, ${time(data.times[event])}${phase ? `, ${phase}` : ""}: ${size(moment.bytes)} (${count(moment.bytes)} bytes) in ` +
     `${count(moment.live.length)} blocks; reserved ${size(held < 0 ? 0 : reserved.totalAt(held))}, device ${size(device < 0 ? 0 : owner.totalAt(device))}`;
-  const context = { data, event, fixed: state.fixed, groups: moment.groups, titles: page.titles, match: matcher(state.search), searched: state.search.trim(),
+  const context = { data, event, fixed: state.fixed, titles: page.titles, search, ...partsOf(data, event, state.fixed, moment.groups),
     visible: () => page.timeline.x.domain().map((p) => page.timeline.axis.eventAt(p)) };
+  showFound(moment.live, search, data);
+  showDifference(view, context);
   VIEWS.find((v) => v.id === state.view).show(view, context);
   for (const tab of byId("tabs").children) tab.setAttribute("aria-selected", tab.dataset.view === state.view ? "true" : "false");
   byId("fix").textContent = state.fixed === null ? "compare from here" : "stop comparing";
@@ -181,10 +207,10 @@ function peakEvent() {
   return peak < 0 ? 0 : category.eventOf(peak);
 }
 
+// The one behind the moment, or the first; -1: there is none.
 function nextFailure() {
-  const { kinds } = page.current.data;
-  const at = kinds.indexOf(EVENT.FAILURE, state.event + 1);
-  return at >= 0 ? at : kinds.indexOf(EVENT.FAILURE);
+  const failures = eventsOf(page.current.data.kinds, EVENT.FAILURE);
+  return failures.find((event) => event > state.event) ?? failures[0] ?? -1;
 }
 
 // Which of the two jobs the views below are of.
@@ -218,7 +244,9 @@ async function open(entry, place = entry === state.entry ? state : { event: null
   byId("to-oom").hidden = !page.current.data.kinds.includes(EVENT.FAILURE);
   showTimeline();
   for (const timeline of page.timelines) if (timeline !== page.timeline && timeline.axis) timeline.setMoment(null, null);
+  if (place.zoom === null && page.timeline.shownRange()) page.timeline.whole();
   if (page.current.data.events) page.timeline.setMoment(state.event, state.fixed);
+  if (place.zoom) page.timeline.range(...place.zoom);
   showMoment();
   keepState();
   if (page.index.compares) showSides(entry);
@@ -245,16 +273,23 @@ function chooseView(id) {
 
 function compare() {
   state.fixed = state.fixed === null ? state.event : null;
-  if (state.fixed !== null) state.view = "stacks";
   goTo(state.event);
 }
 
 function whole() {
-  page.timeline.svg.call(page.timeline.zoom.transform, d3.zoomIdentity);
+  page.timeline.whole();
+}
+
+// Another part of the axis is shown.
+function zoomEnded() {
+  if (!page.current) return;
+  if (VIEWS.find((v) => v.id === state.view).followsZoom) showMoment();
+  keepState();
 }
 
 function search(text) {
   state.search = text;
+  showTimeline();
   showMoment();
   keepState();
 }
@@ -321,7 +356,7 @@ async function readParts() {
 
 // A comparison has a timeline for each job, which are zoomed together.
 function connectTimelines() {
-  page.timelines = [new Timeline(byId("timeline"), goTo)];
+  page.timelines = [new Timeline(byId("timeline"), goTo, zoomEnded)];
   page.timeline = page.timelines[0];
   if (!page.index.compares) return;
   const goIn = (entry) => async (event, withCompare) => {
@@ -329,7 +364,7 @@ function connectTimelines() {
     if (state.entry === entry) goTo(event, withCompare);
   };
   for (const e of document.querySelectorAll(".of-comparison")) e.hidden = false;
-  page.timelines = [new Timeline(byId("timeline"), goIn(0)), new Timeline(byId("timeline-b"), goIn(1))];
+  page.timelines = [new Timeline(byId("timeline"), goIn(0), zoomEnded), new Timeline(byId("timeline-b"), goIn(1), zoomEnded)];
   page.timelines.forEach((t, i) => (t.partner = page.timelines[1 - i]));
   showDiff(byId("diff"), page.parts.diff, page.titles);
 }

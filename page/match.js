@@ -1,5 +1,5 @@
 // Estimate, simulation and observation of a rank side by side, term by term: what `memtrace match` found.
-import { element, size, change } from "./format.js";
+import { element, headRow, size, change } from "./format.js";
 
 const MATCH_ROWS = 12; // of unexplained stacks
 
@@ -55,8 +55,7 @@ export function showMatch(place, rank, matches, simulated, titles) {
     `The estimate (${match.system}) is ${match.error ? share : "equal to"} the peak of the ${last}: ${size(match.estimated_bytes)} and ${size(match.observed_bytes)}. ` +
     `${match.verdict === "match" ? "It matches" : "It does not match"} within ${(100 * matches.tolerance).toFixed(0)} %.` +
     `${matches.inferred ? " The configuration is inferred from the trace." : ""}`));
-  const head = element("tr", {}, ...["term", ...columns.map((c) => c.title), "gap"].map((t, i) => element("th", { scope: "col", class: i ? "n" : null }, t)),
-    element("th", { scope: "col", class: "middle" }, `less │ more ${match.simulated ? "simulated" : "observed"}`));
+  const head = headRow("term", ...columns.map((c) => [c.title, "n"]), ["gap", "n"], [`less │ more ${match.simulated ? "simulated" : "observed"}`, "middle"]);
   const most = Math.max(1, ...match.components.map((c) => Math.abs(c.observed_bytes - c.estimated_bytes)), ...match.terms.map((t) => Math.abs(t.observed_bytes - t.estimated_bytes)));
   const body = element("tbody", {}, line("total", "total", "all", rowsOf(columns, (m) => m), most));
   for (const component of match.components) {
@@ -65,5 +64,5 @@ export function showMatch(place, rank, matches, simulated, titles) {
     for (const term of match.terms.filter((t) => t.component === component.component))
       body.append(line("term", `term.${term.id}`, term.id, rowsOf(columns, (m) => m.terms.find((t) => t.id === term.id)), most));
   }
-  place.append(element("table", { class: "diff match" }, element("thead", {}, head), body), ...unexplainedTable(match));
+  place.append(element("table", { class: "diff match" }, head, body), ...unexplainedTable(match));
 }

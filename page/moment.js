@@ -1,5 +1,6 @@
 // What was live at a moment of a trace, and the difference between two. A moment is an event: the state behind it.
 import { NEVER } from "./decode.js";
+import { shownStack } from "./search.js";
 
 export function liveBlocks(data, event) {
   const { born, gone, count } = data.blocks;
@@ -19,7 +20,7 @@ export function sumBytes(data, blocks) {
 export function groupByStack(data, blocks) {
   const groups = new Map();
   for (const i of blocks) {
-    const stack = data.blocks.place[i] >= 0 ? data.blocks.place[i] : data.blocks.stack[i];
+    const stack = shownStack(data.blocks, i);
     const backward = data.blocks.place[i] >= 0;
     const key = (stack * 2 + (backward ? 1 : 0)) * 64 + data.blocks.category[i];
     let group = groups.get(key);

@@ -6,19 +6,20 @@ import { patternOf } from "./palette.js";
 const MARGIN = { left: 76, right: 14, top: 22, bottom: 24 };
 
 export class Timeline {
-  constructor(place, onMoment) {
+  // `onZoom`: called when another part of the axis is shown.
+  constructor(place, onMoment, onZoom) {
     this.place = place;
     this.onMoment = onMoment;
     this.canvas = element("canvas", { "aria-hidden": "true" });
     place.append(this.canvas);
     this.svg = d3.select(place).append("svg").attr("aria-hidden", "true");
-    this.zoom = d3.zoom().on("zoom", (e) => this.zoomed(e.transform));
+    this.zoom = d3.zoom().on("zoom", (e) => this.zoomed(e.transform)).on("end", onZoom);
     this.svg.call(this.zoom).on("dblclick.zoom", null).on("click", (e) => this.clicked(e));
     this.svg.on("mousemove", (e) => this.hover(e)).on("mouseleave", () => (byId("tip").hidden = true));
     new ResizeObserver(() => this.resize()).observe(place);
   }
 
-  // `data`; `axis`: of axis.js; `bands`: Curves; `lines`: [{name, curves, dash}]; `marks`: [{event, text, bad}]; `domain`: of the axis, if it is
+  // `data`; `axis`: of axis.js; `bands`: Curves; `lines`: [{name, curves, dash, colour}]; `marks`: [{event, text, bad}]; `domain`: of the axis, if it is
   // wider than the axis' own; `ceiling`: the level at the top, if it is not the highest one that is drawn.
   show(shown) {
     if (this.axis && this.axis.constructor !== shown.axis.constructor) this.reset();
@@ -57,6 +58,15 @@ export class Timeline {
     this.x = transform.rescaleX(this.base);
     this.draw();
     if (this.partner && String(this.partner.transform) !== String(transform)) this.partner.svg.call(this.partner.zoom.transform, transform);
+  }
+
+  // The part of the axis that is shown; null: all of it.
+  shownRange() {
+    return !this.transform || (this.transform.k === 1 && this.transform.x === 0) ? null : this.x.domain();
+  }
+
+  whole() {
+    this.svg.call(this.zoom.transform, d3.zoomIdentity);
   }
 
   // Shows a range of the axis.
@@ -156,8 +166,8 @@ export class Timeline {
       c[p ? "lineTo" : "moveTo"](x, y);
     });
     if (points.length) c.lineTo(this.width - MARGIN.right, this.y(totals[totals.length - 1]));
-    c.strokeStyle = getComputedStyle(this.place).color;
-    c.lineWidth = 1.4;
+    c.strokeStyle = line.colour || getComputedStyle(this.place).color;
+    c.lineWidth = line.colour ? 2.4 : 1.4;
     c.setLineDash(line.dash);
     c.stroke();
     c.setLineDash([]);
@@ -257,6 +267,7 @@ export function drawLegend(place, bands, lines) {
     c.fillRect(0, 0, 12, 12);
     place.append(element("span", { role: "listitem" }, swatch, title));
   });
-  for (const line of lines) place.append(element("span", { role: "listitem" }, line.dash.length ? "┄┄ " : "── ", line.name));
+  for (const { name, dash, colour } of lines)
+    place.append(element("span", { role: "listitem" }, element("span", { style: colour ? `color:${colour}` : null }, dash.length ? "┄┄ " : "── "), name));
 }
 

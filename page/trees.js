@@ -13,43 +13,59 @@ export function stackName(data, stack) {
 
 // Frames outermost first; what has none is under its library.
 export function framesOf(data, stack) {
-  const row = data.tables.stacks[stack];
-  if (!row.frames.length) return [stackName(data, stack)];
-  return row.frames.map((i) => frameName(data.tables.frames[i])).reverse();
+  return pathOf(data, stack).map(({ name }) => name);
 }
 
-export function flameTree(data, groups) {
-  const root = { name: "all", value: 0, children: [], index: new Map() };
+// The same, each with its number in the table of frames; -1: it is none of them.
+function pathOf(data, stack) {
+  const row = data.tables.stacks[stack];
+  if (!row.frames.length) return [{ name: stackName(data, stack), frame: -1 }];
+  return row.frames.map((i) => ({ name: frameName(data.tables.frames[i]), frame: i })).reverse();
+}
+
+function childOf(node, name) {
+  let child = node.index.get(name);
+  if (!child) {
+    node.index.set(name, (child = { name, value: 0, children: [], index: new Map(), found: false }));
+    node.children.push(child);
+  }
+  return child;
+}
+
+// `search`: of search.js. Of a stack with blocks that are found, the frames that are asked for are marked, and if it is none of them, the last one.
+export function flameTree(data, groups, search = null) {
+  const root = { name: "all", value: 0, children: [], index: new Map(), found: false };
   for (const group of groups) {
-    const path = framesOf(data, group.stack);
-    if (group.backward) path.push("backward of it");
+    const path = pathOf(data, group.stack);
+    if (group.backward) path.push({ name: "backward of it", frame: -1 });
+    const isFound = search !== null && search.any(group.list);
+    const isFrame = isFound && path.some(({ frame }) => search.frame(frame));
     let node = root;
     node.value += group.bytes;
-    for (const name of path) {
-      let child = node.index.get(name);
-      if (!child) {
-        node.index.set(name, (child = { name, value: 0, children: [], index: new Map() }));
-        node.children.push(child);
-      }
-      child.value += group.bytes;
-      node = child;
+    for (const { name, frame } of path) {
+      node = childOf(node, name);
+      node.value += group.bytes;
+      if (isFrame && search.frame(frame)) node.found = true;
     }
+    if (isFound && !isFrame) node.found = true;
   }
   return root;
 }
 
 const MOST_BLOCKS = 200; // rectangles of one stack; the others are one
 
-function blockLeaves(data, group) {
+function blockLeaves(data, group, search) {
   const sorted = group.list.slice().sort((a, b) => data.blocks.sizeOf(b) - data.blocks.sizeOf(a));
-  const leaves = sorted.slice(0, MOST_BLOCKS).map((i) => ({ name: `block ${i}`, value: data.blocks.sizeOf(i) }));
-  const rest = sorted.slice(MOST_BLOCKS).reduce((sum, i) => sum + data.blocks.sizeOf(i), 0);
-  if (rest) leaves.push({ name: `${sorted.length - MOST_BLOCKS} smaller blocks`, value: rest });
+  const isFound = (list) => search !== null && search.any(list);
+  const leaves = sorted.slice(0, MOST_BLOCKS).map((i) => ({ name: `block ${i}`, value: data.blocks.sizeOf(i), found: isFound([i]) }));
+  const others = sorted.slice(MOST_BLOCKS);
+  const rest = others.reduce((sum, i) => sum + data.blocks.sizeOf(i), 0);
+  if (rest) leaves.push({ name: `${others.length} smaller blocks`, value: rest, found: isFound(others) });
   return leaves;
 }
 
-// Category, module (or the place of the call), blocks.
-export function treemapTree(data, groups, titles) {
+// Category, module (or the place of the call), blocks; `found`: blocks that are searched are in it.
+export function treemapTree(data, groups, titles, search = null) {
   const root = { name: "all", value: 0, children: [] };
   const categories = new Map();
   for (const group of groups) {
@@ -62,32 +78,15 @@ export function treemapTree(data, groups, titles) {
     const row = data.tables.stacks[group.stack];
     const name = (row.module || stackName(data, group.stack)) + (group.backward ? " (backward)" : "");
     if (!category.modules.has(name)) {
-      const node = { name, value: 0, children: [] };
+      const node = { name, value: 0, children: [], found: false };
       category.modules.set(name, node);
       category.children.push(node);
     }
     const module = category.modules.get(name);
-    module.children.push(...blockLeaves(data, group));
+    const leaves = blockLeaves(data, group, search);
+    module.children.push(...leaves);
+    module.found = module.found || leaves.some((leaf) => leaf.found);
     for (const node of [root, category, module]) node.value += group.bytes;
   }
   return root;
-}
-
-// Does a stack match what someone looks for: a function, a file, a module, or a size like ">1GiB"?
-export function matcher(text) {
-  const wanted = text.trim().toLowerCase();
-  const size = /^([<>]=?)?\s*([\d.]+)\s*([kmgt]?)(i?)b?$/.exec(wanted);
-  if (!wanted) return null;
-  if (size && (size[1] || size[3])) {
-    const unit = (size[4] || !size[3] ? 1024 : 1000) ** " kmgt".indexOf(size[3] || " ");
-    const limit = Number(size[2]) * unit;
-    return { size: (n) => (size[1] && size[1][0] === "<" ? n <= limit : n >= limit) };
-  }
-  return { text: (t) => t.toLowerCase().includes(wanted) };
-}
-
-export function stackMatches(data, match, stack) {
-  const row = data.tables.stacks[stack];
-  if (match.text(row.label) || match.text(row.module) || match.text(row.library)) return true;
-  return row.frames.some((i) => match.text(`${data.tables.frames[i][0]} ${data.tables.frames[i][1]}`));
 }

@@ -1,15 +1,15 @@
 // The views of a moment: stacks, flame graph, treemap, segments, lifetimes. Each has `show(place, context)`.
 import { groupByStack, liveBlocks, difference, segmentsAt, largestLifetimes, sumBytes } from "./moment.js";
-import { flameTree, treemapTree, stackName, framesOf, stackMatches } from "./trees.js";
-import { element, size, change, count, time, escapeHtml, byId } from "./format.js";
+import { flameTree, treemapTree, stackName, framesOf } from "./trees.js";
+import { FOUND_COLOUR, isPlaceFound } from "./search.js";
+import { element, headRow, growingTable, size, change, count, time, escapeHtml, byId } from "./format.js";
 import { colourOf } from "./palette.js";
 
 const ROWS = 60; // of a table; a button shows the others
 
-export function isFound(context, stack, bytes) {
-  const match = context.match;
-  if (!match) return false;
-  return match.size ? match.size(bytes) : stackMatches(context.data, match, stack);
+// The colour of a block in a picture.
+function blockColour({ data, search }, block) {
+  return search?.block(block) ? FOUND_COLOUR : colourOf(data.blocks.category[block]);
 }
 
 function stackDetails(context, group) {
@@ -23,60 +23,72 @@ function stackDetails(context, group) {
   return details;
 }
 
+const PLACE_COLUMNS = [["bytes", "n"], ["blocks", "n"], "category", "allocated by", "module"];
+
+// Blocks of one stack. `by`: the stack, as an element or as text.
+function placeRow(isFound, bytes, sign, blocks, category, by, module) {
+  return element("tr", { class: isFound ? "found" : null }, element("td", { class: "n", title: `${bytes} bytes` }, sign + size(bytes)),
+    element("td", { class: "n" }, count(blocks)), element("td", {}, category), element("td", {}, by), element("td", {}, module));
+}
+
 function stackTable(context, groups, sign = "") {
-  const body = element("tbody");
-  const add = (from, to) => {
-    for (const group of groups.slice(from, to)) {
-      const row = element("tr", { class: isFound(context, group.stack, group.bytes) ? "found" : null });
-      row.append(element("td", { class: "n", title: `${group.bytes} bytes` }, sign + size(group.bytes)), element("td", { class: "n" }, count(group.blocks)),
-        element("td", {}, context.titles.categories[group.category]), element("td", {}, stackDetails(context, group)),
-        element("td", {}, context.data.tables.stacks[group.stack].module));
-      body.append(row);
-    }
-  };
-  add(0, ROWS);
-  const head = element("tr", {}, ...["bytes", "blocks", "category", "allocated by", "module"].map((t, i) => element("th", { class: i < 2 ? "n" : null, scope: "col" }, t)));
-  const box = element("div", {}, element("table", {}, element("thead", {}, head), body));
-  if (groups.length > ROWS) {
-    const more = element("button", { type: "button", onclick: () => { add(ROWS, groups.length); more.remove(); } }, `show all ${count(groups.length)} stacks`);
-    box.append(more);
+  const row = (group) => placeRow(context.search?.any(group.list), group.bytes, sign, group.blocks, context.titles.categories[group.category], stackDetails(context, group),
+    context.data.tables.stacks[group.stack].module);
+  return growingTable({}, headRow(...PLACE_COLUMNS), groups, row, ROWS, `show all ${count(groups.length)} stacks`);
+}
+
+// What the views of a moment show: all that is live, or of two moments what came and what went. `key` tells them apart in the page.
+export function partsOf(data, event, fixed, groups) {
+  if (fixed === null) return { parts: [{ key: "", title: "", sign: "", groups }] };
+  const { came, went } = difference(data, fixed, event);
+  const parts = [["came", "Came", "+", came], ["went", "Went", "−", went]].map(([key, title, sign, list]) => ({ key: `-${key}`, title, sign, groups: groupByStack(data, list) }));
+  return { parts, changed: { came, went } };
+}
+
+// The sentence about two moments, which is above each view.
+export function showDifference(place, { data, event, fixed, changed }) {
+  if (!changed) return;
+  const { came, went } = changed;
+  const added = sumBytes(data, came);
+  const gone = sumBytes(data, went);
+  place.append(element("p", { id: "difference", "data-came": added, "data-went": gone },
+    `From event ${count(fixed)} to event ${count(event)}: ${change(added - gone)}. ${count(came.length)} blocks came, ${size(added)}; ` +
+    `${count(went.length)} went, ${size(gone)}.`));
+}
+
+// `show(part)` for each part that has blocks.
+function eachPart(place, context, show) {
+  for (const part of context.parts) {
+    if (part.title) place.append(element("h3", {}, part.title));
+    if (part.groups.length || !part.title) show(part);
+    else place.append(element("p", { class: "hint" }, "nothing"));
   }
-  return box;
 }
 
 function showStacks(place, context) {
-  if (context.fixed === null) {
-    place.append(stackTable(context, context.groups));
-    return;
-  }
-  const { came, went } = difference(context.data, context.fixed, context.event);
-  const added = sumBytes(context.data, came);
-  const gone = sumBytes(context.data, went);
-  place.append(element("p", { id: "difference", "data-came": added, "data-went": gone },
-    `From event ${count(context.fixed)} to event ${count(context.event)}: ${change(added - gone)}. ${count(came.length)} blocks came, ${size(added)}; ` +
-    `${count(went.length)} went, ${size(gone)}.`));
-  place.append(element("h3", {}, "Came"), stackTable(context, groupByStack(context.data, came), "+"));
-  place.append(element("h3", {}, "Went"), stackTable(context, groupByStack(context.data, went), "−"));
+  eachPart(place, context, (part) => place.append(stackTable(context, part.groups, part.sign)));
 }
 
-// The largest stacks at a rank's peak, as the report has them.
-export function showPeak(place, rank) {
-  const rows = rank.peak.stacks.map((s) => element("tr", {}, element("td", { class: "n", title: `${s.bytes} bytes` }, size(s.bytes)), element("td", { class: "n" }, count(s.blocks)),
-    element("td", {}, s.category), element("td", {}, s.frame), element("td", {}, s.module || "")));
-  const head = element("tr", {}, ...["bytes", "blocks", "category", "allocated by", "module"].map((t, i) => element("th", { class: i < 2 ? "n" : null, scope: "col" }, t)));
-  place.append(element("p", { class: "hint" }, `The ${count(rows.length)} largest places at the peak, ${count(rank.peak.blocks)} blocks in all.`),
-    element("table", { id: "peak-places" }, element("thead", {}, head), element("tbody", {}, ...rows)));
+// The largest stacks at a rank's peak, as the report has them. `searched`: what is looked for.
+export function showPeak(place, rank, searched) {
+  const { stacks, blocks } = rank.peak;
+  const row = (s) => placeRow(isPlaceFound(searched, s), s.bytes, "", s.blocks, s.category, s.frame, s.module || "");
+  place.append(element("p", { class: "hint" }, `The ${count(stacks.length)} largest places at the peak, ${count(blocks)} blocks in all.`),
+    growingTable({ id: "peak-places" }, headRow(...PLACE_COLUMNS), stacks, row, stacks.length, ""));
 }
 
 function showFlame(place, context) {
-  const root = flameTree(context.data, context.groups);
-  const box = element("div", { id: "flame", "data-bytes": root.value });
-  place.append(element("p", { class: "hint" }, `${size(root.value)} by call, outermost at the top. Click a frame to enlarge it.`), box);
+  eachPart(place, context, (part) => drawFlame(place, context, part));
+}
+
+function drawFlame(place, context, part) {
+  const root = flameTree(context.data, part.groups, context.search);
+  const box = element("div", { id: `flame${part.key}`, "data-bytes": root.value });
+  place.append(element("p", { class: "hint" }, `${part.sign}${size(root.value)} by call, outermost at the top. Click a frame to enlarge it.`), box);
   const chart = flamegraph().width(place.clientWidth).cellHeight(20).inverted(true).minFrameSize(1).transitionDuration(0).sort(true)
-    .setColorMapper((d, original) => (d.highlight ? "#e600e6" : original))
+    .setColorMapper((d, original) => (d.data.found ? FOUND_COLOUR : original))
     .tooltip(false).label((d) => `${d.data.name}: ${size(d.data.value)}`);
   d3.select(box).datum(root).call(chart);
-  if (context.match && context.match.text) chart.search(context.searched);
 }
 
 function chartAt(place, id, label) {
@@ -92,17 +104,24 @@ function inkOf(place) {
 }
 
 function showTreemap(place, context) {
-  const root = treemapTree(context.data, context.groups, context.titles.categories);
+  eachPart(place, context, (part) => drawTreemap(place, context, part));
+}
+
+// What is found has a border.
+function markFound(node) {
+  if (node.found) node.itemStyle = { borderColor: FOUND_COLOUR, borderWidth: 4 };
+}
+
+function drawTreemap(place, context, part) {
+  const root = treemapTree(context.data, part.groups, context.titles.categories, context.search);
   for (const category of root.children) {
     category.itemStyle = { color: colourOf(category.category) };
-    for (const module of category.children) {
-      module.itemStyle = context.match && context.match.text && context.match.text(module.name) ? { borderColor: "#e600e6", borderWidth: 4 } : undefined;
-      delete module.modules;
-    }
     delete category.modules;
+    for (const module of category.children) [module, ...module.children].forEach(markFound);
   }
-  place.append(element("p", { class: "hint", id: "treemap-root", "data-bytes": root.value }, `${size(root.value)} by category, module and block. Click to enter, the line below leads back.`));
-  const chart = chartAt(place, "treemap", "Treemap of the live blocks; the stacks view has the same as text.");
+  place.append(element("p", { class: "hint", id: `treemap-root${part.key}`, "data-bytes": root.value },
+    `${part.sign}${size(root.value)} by category, module and block. Click to enter, the line below leads back.`));
+  const chart = chartAt(place, `treemap${part.key}`, "Treemap of the blocks; the stacks view has the same as text.");
   const upper = { show: true, height: 20, color: "#111", formatter: (p) => `${p.name}  ${size(p.value)}` };
   chart.setOption({
     animation: false,
@@ -123,16 +142,28 @@ function drawSegment(c, segment, y, width, longest, context) {
   c.strokeRect(0.5, y + 0.5, scale(segment.size) - 1, 13);
   c.globalAlpha = 1;
   for (const i of segment.blocks) {
-    c.fillStyle = isFound(context, context.data.blocks.stack[i], context.data.blocks.sizeOf(i)) ? "#e600e6" : colourOf(context.data.blocks.category[i]);
+    c.fillStyle = blockColour(context, i);
     c.fillRect(scale(context.data.blocks.addressOf(i) - segment.address), y + 1, Math.max(0.6, scale(context.data.blocks.sizeOf(i)) - 0.4), 12);
   }
 }
 
+function segmentTotals(segments) {
+  return { held: segments.reduce((sum, s) => sum + s.size, 0), used: segments.reduce((sum, s) => sum + s.used, 0),
+    hole: segments.reduce((most, s) => Math.max(most, s.largestHole), 0) };
+}
+
+// How the segments of the second moment, which are drawn, differ from those of the first.
+function showSegmentChange(place, { data, event, fixed }, { held, used }) {
+  const before = segmentTotals(segmentsAt(data, fixed));
+  const holes = held - used - (before.held - before.used);
+  place.append(element("p", { id: "segments-change", "data-held": held - before.held, "data-used": used - before.used },
+    `Below are the segments of event ${count(event)}. Since event ${count(fixed)}: held ${change(held - before.held)}, in blocks ${change(used - before.used)}, in holes ${change(holes)}.`));
+}
+
 function showSegments(place, context) {
   const segments = segmentsAt(context.data, context.event).sort((a, b) => b.size - a.size);
-  const held = segments.reduce((sum, s) => sum + s.size, 0);
-  const used = segments.reduce((sum, s) => sum + s.used, 0);
-  const hole = segments.reduce((most, s) => Math.max(most, s.largestHole), 0);
+  const { held, used, hole } = segmentTotals(segments);
+  if (context.fixed !== null) showSegmentChange(place, context, { held, used });
   place.append(element("p", { id: "segments-text", "data-held": held, "data-used": used, "data-hole": hole },
     segments.length ? `${count(segments.length)} segments of the caching allocator hold ${size(held)}: ${size(used)} in blocks, ${size(held - used)} in holes, the largest of ${size(hole)}.`
       : "The trace shows no segment of the caching allocator here."));
@@ -168,7 +199,7 @@ function showLifetimes(place, context) {
   const data = context.data;
   const [first, last] = context.visible();
   const bars = largestLifetimes(data, first, last, 80);
-  place.append(element("p", { class: "hint" }, `The ${bars.length} largest blocks that were live in the visible part of the timeline, largest first.`));
+  place.append(element("p", { class: "hint" }, `The ${bars.length} largest blocks that were live in the visible part of the timeline, largest first${context.fixed === null ? "" : "; a comparison of moments does not change them"}.`));
   const chart = chartAt(place, "lifetimes", "Lifetimes of the largest blocks as bars");
   chart.getDom().style.height = `${Math.max(160, bars.length * 14 + 60)}px`;
   chart.resize();
@@ -188,9 +219,8 @@ function showLifetimes(place, context) {
         const start = api.coord([api.value(1), api.value(0)]);
         const end = api.coord([api.value(2), api.value(0)]);
         const b = bars[params.dataIndex];
-        const found = isFound(context, data.blocks.stack[b.block], data.blocks.sizeOf(b.block));
         return { type: "rect", shape: { x: start[0], y: start[1] - 5, width: Math.max(1, end[0] - start[0]), height: 10 },
-          style: { fill: found ? "#e600e6" : colourOf(data.blocks.category[b.block]) } };
+          style: { fill: blockColour(context, b.block) } };
       } }],
   });
 }
@@ -200,7 +230,7 @@ export const VIEWS = [
   { id: "flame", title: "Flame graph", show: showFlame },
   { id: "treemap", title: "Treemap", show: showTreemap },
   { id: "segments", title: "Segments and holes", show: showSegments },
-  { id: "lifetimes", title: "Lifetimes", show: showLifetimes },
+  { id: "lifetimes", title: "Lifetimes", show: showLifetimes, followsZoom: true },
 ];
 
 export function momentOf(data, event) {

@@ -4,11 +4,13 @@ import assert from "node:assert";
 import { load } from "./modules.mjs";
 
 const { Column, Predicted } = await load("columns.js");
-const { decodeBlocks, decodeTimes, summaryOf, NEVER } = await load("decode.js");
+const { decodeBlocks, decodeTimes, NEVER } = await load("decode.js");
 const { Blocks } = await load("blocks.js");
-const { BlockCurves, ListedCurves, reduce } = await load("curves.js");
+const { BlockCurves, ListedCurves, blockChanges, reduce } = await load("curves.js");
 const { liveBlocks, difference, segmentsAt, largestLifetimes, eventAtTime } = await load("moment.js");
-const { matcher, flameTree, treemapTree } = await load("trees.js");
+const { flameTree, treemapTree } = await load("trees.js");
+const { matcher } = await load("search.js");
+const { summaryOf } = await load("summary.js");
 const { stepKnots, StepAxis, axisOf } = await load("axis.js");
 const { size } = await load("format.js");
 const { marksOf } = await load("marks.js");
@@ -38,7 +40,7 @@ test("blocks and their frees, by distance and by slot; the summary of their byte
     const decoded = decodeBlocks({ ...common, gone }, 4, bySlot);
     assert.deepEqual([...decoded.subject], [0, 1, 2, 0, 3, -1, 2]);
     assert.deepEqual([...decoded.blocks.gone], [3, NEVER, 6, NEVER]);
-    const curves = new BlockCurves(["a"], { ...decoded, events: 7, blocks: new Blocks(decoded.blocks), summary: summaryOf(decoded, 1) });
+    const curves = new BlockCurves(["a"], { ...decoded, events: 7, blocks: new Blocks(decoded.blocks), summary: summaryOf(7, 1, blockChanges(decoded)) });
     assert.deepEqual([0, 1, 2, 3, 4, 5, 6].map((i) => curves.totalAt(i)), [10, 20, 50, 40, 50, 50, 20]);
     assert.equal(curves.peak(), 2);
     assert.deepEqual(curves.extremes(3, 6), { least: 6, lowest: 20, most: 4, highest: 50 });

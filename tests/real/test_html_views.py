@@ -1,0 +1,143 @@
+"""The views of `memtrace html`: a search, two moments and a part of the timeline are shown by each of them."""
+import os
+import subprocess
+
+import mtr
+from browser import Page
+from harness import BUILD
+from page_case import ALLOC, FREE, PageCase
+
+MAGENTA = """(selector) => [...document.querySelectorAll(selector)].reduce((sum, c) => {
+  const copy = new OffscreenCanvas(c.width, c.height).getContext("2d", { willReadFrequently: true });
+  copy.drawImage(c, 0, 0);
+  const { data } = copy.getImageData(0, 0, c.width, c.height);
+  for (let i = 0; i < data.length; i += 4) sum += data[i] === 230 && data[i + 1] === 0 && data[i + 2] === 230;
+  return sum;
+}, 0)"""
+RECTANGLES = '[...document.querySelectorAll("#flame rect")].filter((r) => getComputedStyle(r).fill === "rgb(230, 0, 230)").length'
+PICTURES = {"3": "#treemap canvas", "4": "#segments", "5": "#lifetimes canvas"}
+
+
+def live_at(trace, upto):
+    """{(address, number of its event): bytes} of what is live after the first `upto` events of tensors."""
+    live, born = {}, {}
+    events = (r for r in trace.records() if r[5] in (ALLOC, FREE) and r[6] == 0)
+    for number, (_, address, size, _, _, kind, *_) in zip(range(upto), events):
+        if kind == ALLOC:
+            born[address] = number
+            live[address, number] = size
+        else:
+            del live[address, born[address]]
+    return live
+
+
+class HtmlViews(PageCase):
+    def search(self, page, text):
+        page.page.fill("#search", text)
+        self.assertEqual(page.run("memtrace.state.search"), text)
+
+    def lit(self, page):
+        """How much of each view is in the colour of what is found."""
+        found = {"timeline": page.run(MAGENTA, "#timeline canvas")}
+        page.press("1")
+        found["stacks"] = page.run('document.querySelectorAll("#view tr.found").length')
+        page.press("2")
+        found["flame"] = page.run(RECTANGLES)
+        for key, canvas in PICTURES.items():
+            page.press(key)
+            found[canvas] = page.run(MAGENTA, canvas)
+        return found
+
+    def test_search(self):
+        """What is searched lights up in every view, and nothing does without a search."""
+        page = self.open(self.made("steps"))
+        page.press("p")
+        self.assertEqual(set(self.lit(page).values()), {0})
+        function = page.run("memtrace.page.current.data.tables.frames[memtrace.page.current.data.tables.stacks.find((s) => s.frames.length).frames[0]][0]")
+        for text in function, ">1KiB":
+            self.search(page, text)
+            page.press("Escape")
+            for view, amount in self.lit(page).items():
+                self.assertGreater(amount, 0, (text, view))
+        self.search(page, "no such name")
+        page.press("Escape")
+        self.assertEqual(set(self.lit(page).values()), {0})
+        self.assertEqual(page.errors, [])
+
+    def test_search_adds_up(self):
+        """The blocks of write_hostile(): eight of 1,024 bytes, three of whose names have "evil", and one of 4,096 bytes."""
+        path = os.path.join(self.dir, "hostile.mtr")
+        subprocess.run([os.path.join(BUILD, "bench", "make_page_trace"), path, "hostile", "0"], check=True)
+        page = self.open(path)
+        page.press("p")
+        curve = "(() => { const { found } = memtrace.page.current; return found.totalAt(found.peak()); })()"
+        for text, size, blocks in ("recursive", 4096, 1), ("deep.py", 4096, 1), ("evil", 3 * 1024, 3), (">2KiB", 4096, 1), ("<1KiB", 8 * 1024, 8), ("nothing", 0, 0):
+            self.search(page, text)
+            self.assertEqual(page.run('Object.values(document.getElementById("found").dataset).map(Number)'), [size, blocks], text)
+            self.assertEqual(page.run(curve), size, text)
+            self.assertEqual(page.run('document.querySelectorAll("#view tr.found").length'), blocks, text)
+        self.search(page, "")
+        self.assertTrue(page.run('document.getElementById("found").hidden'))
+        self.assertEqual(page.errors, [])
+
+    def test_two_moments(self):
+        """What came and what went between two moments is in the stacks, the flame graphs and the treemaps; segments say what changed."""
+        directory = self.made("steps")
+        page = self.open(directory)
+        tensors = [17, 31]  # before and within the first backward pass
+        kinds = page.run("[...memtrace.page.current.data.kinds]")
+        first, second = (next(e for e in range(len(kinds)) if sum(k in (ALLOC, FREE) for k in kinds[:e + 1]) == n) for n in tensors)
+        trace = mtr.Trace(os.path.join(directory, sorted(os.listdir(directory))[0]))
+        ends = [live_at(trace, upto) for upto in tensors]
+        came = sum(size for key, size in ends[1].items() if key not in ends[0])
+        went = sum(size for key, size in ends[0].items() if key not in ends[1])
+        self.assertTrue(came and went)
+        page.run("([first, second]) => { memtrace.goTo(first); memtrace.goTo(second, true); }", [first, second])
+        for key in "12345":
+            page.press(key)
+            self.assertEqual(page.run('Object.values(document.getElementById("difference").dataset).map(Number)'), [came, went], key)
+        for key, name in ("2", "flame"), ("3", "treemap-root"):
+            page.press(key)
+            self.assertEqual(page.run('["came", "went"].map((p) => Number(document.getElementById(`%s-${p}`).dataset.bytes))' % name), [came, went])
+        page.press("4")
+        change = page.run('Object.values(document.getElementById("segments-change").dataset).map(Number)')
+        page.press("c")
+        totals = [page.run("(event) => { memtrace.goTo(event); const { held, used } = document.getElementById('segments-text').dataset; return [Number(held), Number(used)]; }", e)
+                  for e in (first, second)]
+        self.assertEqual(change, [after - before for before, after in zip(*totals)])
+        self.assertFalse(page.run('Boolean(document.getElementById("segments-change"))'))
+        self.assertEqual(page.errors, [])
+
+    def test_the_part_that_is_shown(self):
+        """The part of the axis is in the address, and the lifetimes are those of that part."""
+        directory = self.made("steps")
+        page = self.open(directory)
+        page.press("p", "5")
+        hint = 'document.querySelector("#view .hint").textContent'
+        whole = page.run("[memtrace.page.timeline.x.domain(), location.hash.includes('zoom')]")
+        before = page.run(hint)
+        self.assertFalse(whole[1])
+        page.press(*"++++++++")
+        shown = page.run("memtrace.page.timeline.x.domain()")
+        self.assertAlmostEqual((whole[0][1] - whole[0][0]) / (shown[1] - shown[0]), 256, 3)
+        self.assertIn("zoom=", page.run("location.hash"))
+        self.assertNotEqual(page.run(hint), before)
+        again = Page(os.path.join(self.dir, "page.html"), page.run("location.hash"))
+        self.addCleanup(again.close)
+        for end in 0, 1:
+            self.assertAlmostEqual(again.run("memtrace.page.timeline.x.domain()")[end], shown[end], 6)
+        self.assertEqual(again.run(hint), page.run(hint))
+        again.run("location.hash = location.hash.replace(/&?zoom=[^&]*/, '')")
+        again.wait("!location.hash.includes('zoom') && memtrace.page.timeline.shownRange() === null")
+        page.press("0")
+        self.assertNotIn("zoom", page.run("location.hash"))
+        self.assertEqual(page.run(hint), before)
+        wrong = Page(os.path.join(self.dir, "page.html"), "#zoom=5,a&zoom=7")
+        self.addCleanup(wrong.close)
+        self.assertEqual(wrong.run("memtrace.page.timeline.shownRange()"), None)
+        self.assertEqual(page.errors + again.errors + wrong.errors, [])
+
+
+if __name__ == "__main__":
+    import unittest
+    unittest.main()
