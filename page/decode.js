@@ -1,6 +1,7 @@
 // The columns of a page (analyzer/html/stream_write.c writes them) as typed arrays.
 import { Blocks } from "./blocks.js";
 import { Column, OTHER, PREDICTED, Predicted, contextOf, valuesOf } from "./columns.js";
+import { visible } from "./format.js";
 import { help, helpersFor } from "./helpers.js";
 
 export const EVENT = { ALLOC: 1, FREE: 2, SEGMENT: 3, SEGMENT_END: 4, LEVELS: 5, FAILURE: 6, GAP: 7 };
@@ -18,6 +19,10 @@ export function bytesOfBase64(text) {
 export async function inflate(base64) {
   const stream = new Blob([bytesOfBase64(base64)]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
   return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+export function jsonOf(bytes) {
+  return JSON.parse(visible(new TextDecoder().decode(bytes)));
 }
 
 // Milliseconds of each event, and the longest time between two; `unit`: nanoseconds of the page's clock. Of events that are in one unit of
@@ -157,7 +162,7 @@ export async function decodeStream(described, categories, blob) {
     ...(await timed),
     segments: decodeSegments(others, kinds),
     levels: decodeLevels(others),
-    tables: JSON.parse(new TextDecoder().decode(others.tables)),
+    tables: jsonOf(others.tables),
     entry: described.entry,
   };
 }

@@ -56,6 +56,11 @@ export function byId(id) {
   return document.getElementById(id);
 }
 
+// The text of a JSON in which characters that separate lines or turn the direction of a text are their numbers, as the report has them.
+export function visible(json) {
+  return json.replace(/[\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g, (c) => `\\\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`);
+}
+
 export function escapeHtml(text) {
   return text.replace(/[&<>"']/g, (c) => `&#${c.charCodeAt(0)};`);
 }

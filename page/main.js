@@ -1,5 +1,5 @@
 // The page: reads the data, keeps what is chosen, and hands it to the views.
-import { inflate, decodeStream, EVENT, eventsOf } from "./decode.js";
+import { inflate, jsonOf, decodeStream, EVENT, eventsOf } from "./decode.js";
 import { BlockCurves, ownerCurves, reservedCurve } from "./curves.js";
 import { fromRecord } from "./record.js";
 import { momentOf, partsOf, showDifference, showPeak, VIEWS } from "./views.js";
@@ -350,7 +350,7 @@ function connect() {
 }
 
 async function readParts() {
-  for (const [name, id] of Object.entries(page.index.parts)) page.parts[name] = JSON.parse(new TextDecoder().decode(await inflate(byId(`b${id}`).textContent)));
+  for (const [name, id] of Object.entries(page.index.parts)) page.parts[name] = jsonOf(await inflate(byId(`b${id}`).textContent));
   byId("match-box").hidden = !page.parts.match;
 }
 
@@ -404,8 +404,8 @@ function placeReport() {
 
 export async function main() {
   try {
-    page.index = JSON.parse(new TextDecoder().decode(await inflate(byId("index").textContent)));
-    page.report = JSON.parse(new TextDecoder().decode(await inflate(byId(`b${page.index.report}`).textContent)));
+    page.index = jsonOf(await inflate(byId("index").textContent));
+    page.report = jsonOf(await inflate(byId(`b${page.index.report}`).textContent));
     setTitles();
     state.entry = page.index.shown;
     const place = readState();

@@ -1,4 +1,5 @@
 // Live blocks as trees: the calls of the flame graph, and category, module and stack of the treemap.
+import { count } from "./format.js";
 
 export function frameName(frame) {
   const [name, file, line] = frame;
@@ -20,7 +21,8 @@ export function framesOf(data, stack) {
 function pathOf(data, stack) {
   const row = data.tables.stacks[stack];
   if (!row.frames.length) return [{ name: stackName(data, stack), frame: -1 }];
-  return row.frames.map((i) => ({ name: frameName(data.tables.frames[i]), frame: i })).reverse();
+  const path = row.frames.map((i) => ({ name: frameName(data.tables.frames[i]), frame: i })).reverse();
+  return row.left_out ? [{ name: `(${count(row.left_out)} outer frames are left out)`, frame: -1 }, ...path] : path;
 }
 
 function childOf(node, name) {

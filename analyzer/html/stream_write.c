@@ -347,6 +347,8 @@ static json_t *stacks_json(const struct tables *t, const struct used_stacks *use
 		stack_add_label(t, used->list[i], &label);
 		stack_add_module(t, used->list[i], &module);
 		set(row, "frames", list);
+		if (stack->left_out)
+			set(row, "left_out", json_integer(stack->left_out));
 		redact(hide, &label);
 		set(row, "label", text_of(&label));
 		set(row, "module", text_of(&module));

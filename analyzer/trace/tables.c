@@ -69,8 +69,10 @@ static int add_stack(struct tables *t, uint32_t id, struct str p)
 				.frame_count = (uint32_t)(p.length / 4 - 1),
 				.frames = words + 1 };
 	t->stacks[id].module = stack.module;
-	if (stack.frame_count > DEEPEST_STACK)
+	if (stack.frame_count > DEEPEST_STACK) {
+		stack.left_out = stack.frame_count - DEEPEST_STACK;
 		stack.frame_count = DEEPEST_STACK;
+	}
 	for (uint32_t i = 0; i < stack.frame_count; i++)
 		if (!stack.frames[i] || stack.frames[i] >= t->frame_count)
 			return -1;

@@ -17,6 +17,7 @@ struct stack {
 	uint32_t module;
 	uint32_t frame_count;   /* 0: no Python stack was recorded */
 	const uint32_t *frames; /* ids of the frames, innermost first; all of them exist */
+	uint32_t left_out;      /* outermost frames that the trace has and that are not read */
 };
 
 struct thread {

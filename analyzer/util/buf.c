@@ -107,8 +107,10 @@ static void add_utf8(struct buf *b, struct str text, enum cleaning how)
 			buf_add(b, s + i, n);
 		else if (!n && code != 0x1b)
 			buf_puts(b, "\xef\xbf\xbd");
-		else if (how != VALID && is_control(code))
+		else if (how != VALID && is_control(code) && code < 0x100)
 			buf_add(b, "?", 1);
+		else if (how != VALID && is_control(code))
+			buf_addf(b, "\\u%04x", code);
 		else
 			buf_add(b, s + i, n);
 		i += n ? n : 1;

@@ -15,7 +15,8 @@ void buf_puts(struct buf *b, const char *text);
 __attribute__((format(printf, 2, 3))) void buf_addf(struct buf *b, const char *format, ...);
 /* Adds `text` as valid UTF-8; invalid bytes become U+FFFD. */
 void buf_add_utf8(struct buf *b, struct str text);
-/* As buf_add_utf8(); control characters become '?', so that the text is safe on a terminal. */
+/* As buf_add_utf8(); control characters become '?', and what separates lines or turns the direction
+ * of a text its number ("\u202e"), so that the text is safe on a terminal. */
 void buf_add_clean(struct buf *b, struct str text);
 /* As buf_add_clean(), for a page: line ends, tabs and colours stay. */
 void buf_add_page(struct buf *b, struct str text);

@@ -7,7 +7,8 @@ const { searchOf, isPlaceFound } = await load("search.js");
 const { Blocks } = await load("blocks.js");
 const { BlockCurves } = await load("curves.js");
 const { groupByStack, difference } = await load("moment.js");
-const { flameTree, treemapTree } = await load("trees.js");
+const { jsonOf } = await load("decode.js");
+const { flameTree, framesOf, treemapTree } = await load("trees.js");
 
 // Four blocks: of f and main; of g and main; of a library; of the backward pass, whose place is the stack of g.
 const data = {
@@ -54,6 +55,16 @@ test("modules and blocks of a treemap", () => {
   const modules = tree.children.flatMap((c) => c.children);
   assert.deepEqual(modules.filter((m) => m.found).map((m) => m.name), ["g  d.py:5"]);
   assert.deepEqual(modules.flatMap((m) => m.children).filter((b) => b.found).map((b) => [b.name, b.value]), [["block 1", 2048]]);
+});
+
+test("frames that are left out are said to be, outermost", () => {
+  const tables = { frames: data.tables.frames, stacks: [{ ...data.tables.stacks[0], left_out: 1234 }] };
+  assert.deepEqual(framesOf({ ...data, tables }, 0), ["(1,234 outer frames are left out)", "main c.py:4", "f linear.py:3"]);
+});
+
+test("characters that cannot be seen, or turn a text around, are their numbers", () => {
+  const bytes = new TextEncoder().encode(JSON.stringify(["a\u2028b\\", "\u202eright\u2066", "\u061c\u200f\u00e9", 5]));
+  assert.deepEqual(jsonOf(bytes), ["a\\u2028b\\", "\\u202eright\\u2066", "\\u061c\\u200f\u00e9", 5]);
 });
 
 test("places of a record", () => {

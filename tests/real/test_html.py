@@ -172,8 +172,11 @@ class Html(PageCase):
         page.run('document.querySelectorAll("details").forEach((d) => { d.open = true; })')
         page.page.wait_for_timeout(50)
         shown = page.run('document.getElementById("view").textContent')
-        for name in "</script><script>window.evil = 1</script>", "<img src=x onerror='window.evil = 2'>", "&lt;b&gt; -->", "${evil}", "not UTF-8":
+        for name in "</script><script>window.evil = 1</script>", "<img src=x onerror='window.evil = 2'>", "&lt;b&gt; -->", "${evil}", "not UTF-8", \
+                "line\\u2028separator \\u2029", "\\u202eright to left\\u2066", "(3,584 outer frames are left out)":
             self.assertIn(name, shown)
+        everything = page.run("document.documentElement.outerHTML + JSON.stringify(memtrace.page.report) + JSON.stringify(memtrace.page.current.data.tables)")
+        self.assertEqual({c for c in everything if c in "\u2028\u2029\u202e\u2066"}, set())
         deepest = max((row["stack"] for row in self.report(path)["ranks"][0]["peak"]["stacks"]), key=len)
         self.assertGreaterEqual(len(deepest.split(";")), 512)
         self.assertEqual(shown.count("recursive"), 1 + len(deepest.split(";")))

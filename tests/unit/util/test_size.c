@@ -95,6 +95,9 @@ static void text_is_made_safe(void **state)
 	assert_string_equal(b.text, "a?[31m\xef\xbf\xbdz\xc3\xa9?");
 	assert_int_equal(utf8_width(b.text), 10);
 	buf_release(&b);
+	buf_add_clean(&b, (struct str){ "a\xe2\x80\xa8z\xe2\x80\xae\xd8\x9c\xe2\x81\xa9", 13 });
+	assert_string_equal(b.text, "a\\u2028z\\u202e\\u061c\\u2069");
+	buf_release(&b);
 }
 
 int main(void)
