@@ -77,8 +77,8 @@ export function showRanks(place, report, whole, chosen, open) {
   const cells = layoutOf(report.ranks.map((r) => r.rank), report.job);
   const outliers = new Set((report.job?.outliers || []).map((o) => o.rank));
   const { level, share, of, whole: entirety } = measureOf(report.ranks);
-  const columns = Math.max(...cells.map((c) => c.x)) + 1;
-  const grid = element("div", { class: "grid", style: `display:grid;gap:2px;grid-template-columns:repeat(${columns},minmax(${LEAST_CELL}px,${CELL}px));grid-auto-rows:${CELL}px` });
+  const [columns, rows] = [(c) => c.x, (c) => c.y].map((of) => 1 + cells.reduce((most, c) => Math.max(most, of(c)), 0));
+  const grid = element("div", { class: "grid", style: `display:grid;gap:2px;grid-template-columns:repeat(${columns},minmax(${LEAST_CELL}px,${CELL}px));grid-auto-rows:${CELL}px;--rows:${rows}` });
   report.ranks.forEach((r, i) => {
     const seat = seatText(r.rank, report.job);
     const label = `rank ${r.rank}${seat ? `, ${seat}` : ""}: ${size(level(r))} ${of}, ${(100 * share(r)).toFixed(0)} % of ${entirety}${r.end === "oom" ? ", out of memory" : ""}` +

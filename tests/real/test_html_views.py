@@ -137,6 +137,24 @@ class HtmlViews(PageCase):
         self.assertEqual(wrong.run("memtrace.page.timeline.shownRange()"), None)
         self.assertEqual(page.errors + again.errors + wrong.errors, [])
 
+    def test_print(self):
+        """Nothing of a print is cut: the report, its first paragraph, what changed, and the grid of ranks; also of 64 rows of them."""
+        failed, steps = (self.made(job) for job in ("steps-out-of-memory", "steps"))
+        cut = """["summary", "verdict", "diff", "ranks"].map((id) => document.getElementById(id))
+          .filter((e) => e.scrollHeight > e.clientHeight + 1 || e.scrollWidth > e.clientWidth + 1).map((e) => e.id)"""
+        for jobs in [failed], [steps, failed]:
+            page = self.open(*jobs)
+            page.page.emulate_media(media="print")
+            page.page.set_viewport_size({"width": 1047, "height": 718})  # the room of an A4 page in pixels of CSS
+            self.assertEqual(page.run(cut), [])
+            pdf = page.page.pdf(prefer_css_page_size=True)
+            self.assertEqual(pdf.count(b"/Type /Page\n") or pdf.count(b"/Type /Page "), 2)
+        page.run("""(() => { const grid = document.createElement("div"); grid.className = "grid"; grid.style.cssText = "display:grid;gap:2px;grid-auto-rows:22px;--rows:64";
+          for (let i = 0; i < 64; i++) grid.append(document.createElement("button"));
+          document.getElementById("ranks-box").hidden = false; document.getElementById("ranks").replaceChildren(grid); })()""")
+        self.assertLessEqual(page.run('document.querySelector("#ranks .grid").getBoundingClientRect().height'), 24 / 25.4 * 96)
+        self.assertEqual(page.errors, [])
+
 
 if __name__ == "__main__":
     import unittest
