@@ -25,7 +25,7 @@ function card(value, label, bad) {
   return element("div", { class: bad ? "card bad" : "card", role: "listitem" }, element("b", {}, value), element("span", {}, label));
 }
 
-export function showCards(place, rank, match) {
+export function showCards(place, rank) {
   const capacity = rank.device_memory_bytes;
   const share = capacity ? ` of ${size(capacity)}, ${((100 * rank.peak.device_bytes) / capacity).toFixed(0)} %` : "";
   const oom = rank.oom[rank.oom.length - 1];

@@ -193,12 +193,15 @@ static int make_comparison(char **sides, const struct options *o)
 	return status;
 }
 
+#define WHOLE_RANKS AS_TEXT(HTML_WHOLE_RANKS)
+
 static struct options given = { .output = "memtrace.html" };
 static const struct opt rows[] = {
 	{ "output", 'o', OPT_TEXT, &given.output, "FILE",
 	  "write to FILE (memtrace.html); - is standard output", 0, 0 },
 	{ "ranks", 0, OPT_TEXT, &given.ranks, "LIST",
-	  "keep every event of these ranks, as 0,8-15 (all of up to 8, else two)", 0, 0 },
+	  "keep every event of these ranks, as 0,8-15 (all of up to " WHOLE_RANKS ", else two)", 0,
+	  0 },
 	JOB_OPTIONS(&given.job),
 	HOW_OPTIONS(&given.how, &given.python),
 	{ "infer", 0, OPT_FLAG, &given.infer, NULL,

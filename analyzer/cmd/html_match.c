@@ -8,14 +8,12 @@
 #include "render/match_json.h"
 #include "systems/memtrace.h"
 
-#define TOLERANCE 0.05 /* as of `match` */
-
 static int make(struct matches *m, const struct match_inputs *j, const struct html_match_options *o,
 		struct err *e)
 {
 	const struct run_options run = { o->python, simulation_messages_of_terminal() };
 	const struct report *r = &j->session.report;
-	struct tolerances t = { .total = TOLERANCE };
+	struct tolerances t = { .total = MATCH_TOLERANCE };
 
 	for (enum category c = 0; c < CATEGORIES; c++)
 		t.component[c] = -1;
@@ -36,7 +34,7 @@ static int make(struct matches *m, const struct match_inputs *j, const struct ht
 int html_match(char **paths, size_t count, const struct html_match_options *o, struct buf *json,
 	       struct err *e)
 {
-	struct matches m = { .tolerance = TOLERANCE };
+	struct matches m = { .tolerance = MATCH_TOLERANCE };
 	struct match_inputs j;
 	int status = match_inputs_read(&j, paths, count, o->run, o->job, o->infer, e);
 

@@ -223,7 +223,9 @@ static int match(char **paths, size_t count, const struct options *o)
 	return status;
 }
 
-static struct options given = { .system = "memtrace", .tolerance = "0.05", .top = 12 };
+#define TOLERANCE AS_TEXT(MATCH_TOLERANCE)
+
+static struct options given = { .system = "memtrace", .tolerance = TOLERANCE, .top = 12 };
 static const struct opt rows[] = {
 	JOB_OPTIONS(&given.job),
 	RUN_OPTION(&given.run),
@@ -231,7 +233,7 @@ static const struct opt rows[] = {
 	  0 },
 	HOW_OPTIONS(&given.how, &given.python),
 	{ "tolerance", 0, OPT_TEXT, &given.tolerance, "X",
-	  "allowed error of the estimate, as a share of what was observed (0.05)", 0, 0 },
+	  "allowed error of the estimate, as a share of what was observed (" TOLERANCE ")", 0, 0 },
 	{ "component-tolerance", 0, OPT_LIST, &given.component_tolerances, "[NAME=]X",
 	  "allowed error of each component, or of one; may be repeated", 0, 0 },
 	{ "what-if", 0, OPT_TEXT, &given.what_if, "K=V,...",

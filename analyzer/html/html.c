@@ -19,6 +19,7 @@
 struct html {
 	const struct report *report;
 	const struct html_options *options;
+	const struct rank *worst, *least;  /* of the most and of the lowest peak */
 	struct redaction redaction, *hide; /* `hide` is NULL without --redact */
 	struct buf blobs;
 	unsigned next;
@@ -96,21 +97,23 @@ static int check_list(const char *list, const struct report *r, struct err *e)
 
 static int is_whole(const struct html *p, const struct rank *r)
 {
-	const struct report *report = p->report;
-	const struct rank *worst = report_worst(report), *least = report->ranks;
-
 	if (p->options->is_of_records)
 		return 0;
 	if (p->options->comparison)
 		return 1;
 	if (p->options->ranks)
 		return list_has(p->options->ranks, r);
-	if (report->count <= HTML_WHOLE_RANKS)
-		return 1;
+	return p->report->count <= HTML_WHOLE_RANKS || r == p->worst || r == p->least;
+}
+
+static const struct rank *lowest_peak(const struct report *report)
+{
+	const struct rank *least = report->ranks;
+
 	for (size_t i = 0; i < report->count; i++)
 		if (report->ranks[i].peak_allocated < least->peak_allocated)
 			least = &report->ranks[i];
-	return r == worst || r == least;
+	return least;
 }
 
 /* Replays one device of a trace and adds its events to the page. */
@@ -189,18 +192,25 @@ static struct report without_places(const struct report *from)
 	return r;
 }
 
-/* Finds the names of users in what the page says, and this user's. */
-static void learn_names(struct html *p)
+static void learn_text(struct html *p, const char *text)
 {
-	struct buf json = { 0 };
+	if (text)
+		redaction_learn(&p->redaction, text, strlen(text));
+}
 
-	report_json(p->report, &json);
-	redaction_learn(&p->redaction, json.text, json.length);
+/* Finds the names of users in what the page says, and this user's. `json`: the report without the
+ * command lines and folders, which have names too. */
+static void learn_names(struct html *p, const struct buf *json)
+{
+	redaction_learn(&p->redaction, json->text, json->length);
+	for (size_t i = 0; i < p->report->count; i++) {
+		learn_text(p, p->report->ranks[i].command);
+		learn_text(p, p->report->ranks[i].trace);
+	}
 	for (const struct html_part *x = p->options->parts; x && x->name; x++)
 		redaction_learn(&p->redaction, x->json.text, x->json.length);
 	redaction_add_user(&p->redaction, getenv("USER"));
 	redaction_add_user(&p->redaction, getenv("LOGNAME"));
-	buf_release(&json);
 }
 
 /* A JSON text as an element of the page. */
@@ -216,18 +226,6 @@ static json_t *write_json(struct html *p, const struct buf *json)
 	id = blob_write(&p->blobs, &p->next, text ? text : "{}", text ? strlen(text) : 2);
 	free(text);
 	json_decref(j);
-	return id;
-}
-
-/* The report, as `report --json` writes it. */
-static json_t *write_report(struct html *p, const struct report *report)
-{
-	struct buf json = { 0 };
-	json_t *id;
-
-	report_json(report, &json);
-	id = write_json(p, &json);
-	buf_release(&json);
 	return id;
 }
 
@@ -333,8 +331,12 @@ static void add_page(const struct html *p, const struct buf *verdict, json_t *in
 int html_page(const struct report *report, const struct html_options *o, struct buf *out,
 	      struct err *e)
 {
-	struct html p = { .report = report, .options = o, .streams = json_array() };
-	struct buf verdict = { 0 };
+	struct html p = { .report = report,
+			  .options = o,
+			  .worst = report_worst(report),
+			  .least = lowest_peak(report),
+			  .streams = json_array() };
+	struct buf verdict = { 0 }, json = { 0 };
 	struct report shown = *report;
 	json_t *index = names_json();
 	int status = check_list(o->ranks, report, e);
@@ -344,13 +346,14 @@ int html_page(const struct report *report, const struct html_options *o, struct 
 		p.hide = &p.redaction;
 		shown = without_places(report);
 	}
+	report_json(&shown, &json);
 	if (o->redact)
-		learn_names(&p);
+		learn_names(&p, &json);
 	set(index, "version", json_string(MEMTRACE_VERSION));
 	set(index, "of_records", json_boolean(o->is_of_records));
 	set(index, "compares", json_boolean(o->comparison));
-	set(index, "shown", json_integer(o->comparison ? 1 : report_worst(report) - report->ranks));
-	set(index, "report", write_report(&p, &shown));
+	set(index, "shown", json_integer(o->comparison ? 1 : p.worst - report->ranks));
+	set(index, "report", write_json(&p, &json));
 	set(index, "parts", write_parts(&p));
 	for (size_t i = 0; i < report->count && !status; i++) {
 		if (is_whole(&p, &report->ranks[i]))
@@ -364,6 +367,7 @@ int html_page(const struct report *report, const struct html_options *o, struct 
 		add_page(&p, &verdict, index, out);
 	json_decref(index);
 	buf_release(&verdict);
+	buf_release(&json);
 	buf_release(&p.blobs);
 	redaction_release(&p.redaction);
 	if (o->redact)

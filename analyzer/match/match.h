@@ -74,6 +74,9 @@ struct match {
 	struct match_what_if what_if;
 };
 
+/* The allowed error of a total, if none is given. */
+#define MATCH_TOLERANCE 0.05
+
 /* Allowed errors, as shares of the observed bytes. A negative one is not checked. */
 struct tolerances {
 	double total, component[CATEGORIES];

@@ -6,6 +6,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* The value of a macro as a string. */
+#define AS_TEXT(value) AS_TEXT_OF(value)
+#define AS_TEXT_OF(value) #value
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 
 typedef int64_t bytes;
