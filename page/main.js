@@ -110,7 +110,8 @@ function showTimeline() {
       marks: marksOf(stream.data, stream.category, page.report.ranks[entry]) });
   });
   const bands = streams.map((stream) => (state.stacked === "owner" ? stream.owner : stream.category));
-  drawLegend(byId("legend"), bands, linesOf(streams[0]));
+  const lines = streams.flatMap(linesOf);
+  drawLegend(byId("legend"), bands, lines.filter(({ name }, i) => lines.findIndex((l) => l.name === name) === i));
 }
 
 function showMissing(rank) {
@@ -135,11 +136,12 @@ function phaseAt(rank, ms) {
 // A point of a record's curve.
 function showPoint() {
   const { data, category, owner, reserved } = page.current;
-  const at = (curves) => size(curves.count ? curves.totalAt(curves.changeAt(state.event)) : null);
+  const { peak } = page.report.ranks[state.entry];
+  const at = (curves, most) => size(curves.count ? curves.totalAt(curves.changeAt(state.event)) : most && 0);
   const text = byId("moment");
   for (const key of Object.keys(text.dataset)) delete text.dataset[key];
-  text.textContent = (data.events ? `From ${time(data.times[state.event])} until the next point of the curve, at most: allocated ${at(category)}, reserved ${at(reserved)}, ` +
-    `device ${at(owner)}. ` : "") + "Of this rank no events are in the page.";
+  text.textContent = (data.events ? `From ${time(data.times[state.event])} until the next point of the curve, at most: allocated ${at(category, peak.allocated_bytes)}, ` +
+    `reserved ${at(reserved, peak.reserved_bytes)}, device ${at(owner, peak.device_bytes)}. ` : "") + "Of this rank no events are in the page.";
 }
 
 // How much of what is live is found.

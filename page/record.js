@@ -3,7 +3,7 @@ import { Blocks } from "./blocks.js";
 import { ListedCurves } from "./curves.js";
 import { PLAIN } from "./palette.js";
 
-// A curve by its levels; one that is never above zero is not known, and has no changes.
+// A curve by its levels; one that is never above zero has no changes.
 function levelCurve(name, levels) {
   const known = levels.some((level) => level > 0) ? levels : [];
   const delta = Float64Array.from(known, (level, i) => level - (i ? known[i - 1] : 0));

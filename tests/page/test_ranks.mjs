@@ -15,7 +15,7 @@ test("a record's curve: each point has its levels, and the peak is that of alloc
   assert.equal(owner.peak(), 0);
 });
 
-test("levels that a record does not know are none, and so is the curve of a record without points", () => {
+test("levels that are never above zero have no curve, and a record without points has no events", () => {
   const { category, owner } = fromRecord({ timeline: [[0, 10, 0, 0], [1, 20, 0, 0]] });
   assert.deepEqual([category.count, owner.count], [2, 0]);
   assert.equal(fromRecord({}).data.events, 0);
