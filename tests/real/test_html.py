@@ -225,6 +225,17 @@ class Html(PageCase):
             self.assertEqual(page.run("memtrace.page.report.ranks[0].trace"), names[0])
             self.assertEqual(page.errors, [])
 
+    def test_redacted_user(self):
+        """A user whose name only the folder of a trace shows is named nowhere, neither in the trace's own name."""
+        home = os.path.join(self.dir, "home", "carolina", "runs")
+        os.makedirs(home)
+        path = os.path.join(home, "of-carolina.mtr")
+        os.rename(self.page_trace("steps", 200), path)
+        page = self.open(path, "--redact")
+        self.assertNotIn("carolina", page.run("document.documentElement.outerHTML + JSON.stringify(memtrace.page.report)"))
+        self.assertIn(".mtr", page.run("memtrace.page.report.ranks[0].trace"))
+        self.assertEqual(page.errors, [])
+
     def test_keys(self):
         page = self.open(self.made("steps"))
         page.press("p")
