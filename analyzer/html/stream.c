@@ -139,22 +139,23 @@ static void add_segment(struct stream *s, const struct mt_record *r, uint64_t ti
 }
 
 /* Levels of a sample wait for the next event: if that creates a communicator, its bytes are those
- * that the sample could not explain. */
-static void flush_sample(struct stream *s, const struct device *d, int is_comm)
+ * that the sample could not explain, and the levels are those of its device, `comm` (otherwise
+ * NULL). */
+static void flush_sample(struct stream *s, const struct device *comm)
 {
 	bytes levels[STREAM_SERIES];
 
 	if (!s->sample.is_due)
 		return;
 	s->sample.is_due = 0;
-	if (is_comm)
-		current_levels(d, levels);
-	add_levels(s, s->sample.event, is_comm ? levels : s->sample.levels);
+	if (comm)
+		current_levels(comm, levels);
+	add_levels(s, s->sample.event, comm ? levels : s->sample.levels);
 }
 
 void stream_end(struct stream *s)
 {
-	flush_sample(s, NULL, 0);
+	flush_sample(s, NULL);
 }
 
 static void on_memory(struct stream *s, const struct device *d, const struct mt_record *r,
@@ -182,7 +183,7 @@ static void on_event(void *context, const struct device *d, const struct mt_reco
 
 	if (r->device != s->device || s->events >= STREAM_NEVER - 8)
 		return;
-	flush_sample(s, d, r->kind == MT_COMM_INIT);
+	flush_sample(s, r->kind == MT_COMM_INIT ? d : NULL);
 	if (alloc)
 		on_memory(s, d, r, alloc);
 	else if (account_is_failure(d, s->tables, r))

@@ -30,7 +30,7 @@ static const struct live_process *latest(const struct folder *f)
 
 static int is_of_attempt(const struct live_process *newest, const struct live_process *p)
 {
-	return !strcmp(p->run, newest->run) && p->restart == newest->restart;
+	return newest && !strcmp(p->run, newest->run) && p->restart == newest->restart;
 }
 
 static int is_current(const struct live_process *newest, const struct live_process *p)

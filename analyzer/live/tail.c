@@ -53,7 +53,7 @@ static struct trend_step *steps_of(const struct device *d, int is_cut, size_t *c
 	n -= n != 0; /* the last one is not complete */
 	skipped = skipped < n ? skipped : n;
 	*count = n - skipped;
-	if (*count)
+	if (list)
 		memmove(list, list + skipped, *count * sizeof(*list));
 	return list;
 }

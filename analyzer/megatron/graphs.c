@@ -186,7 +186,7 @@ static void warm_up(struct machine *m, struct capturing *c)
 
 void check_graphs(const struct hparams *s, struct inputs *in)
 {
-	if (s->graphs.on && (wide)(s->layers + s->mtp) * batches_run(s) > MAX_GRAPHS)
+	if (s->graphs.on && (wide)(s->layers + s->mtp) * batches_run(s, 0) > MAX_GRAPHS)
 		input_reject(in, CONFIG_cuda_graph_impl, "none, or fewer layers and micro-batches");
 }
 

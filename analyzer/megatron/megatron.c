@@ -159,14 +159,18 @@ static void release_variables(struct machine *m, struct variables *v)
 static void no_pipelining(struct machine *m, struct megatron_rank *r)
 {
 	struct variables v = { .output = none };
+	struct batch_rounds rounds = { .window = 2 };
 	struct microbatch b;
 
-	for (int64_t i = 0; i < r->microbatches; i++) {
+	for (int64_t left = r->microbatches; left;
+	     left = schedule_rounds_left(&rounds, m, left - 1)) {
 		b = (struct microbatch){ .output = none };
+		schedule_begin_round(m);
 		forward_step(m, &r->chunks[0], &b);
 		backward_step(m, &r->chunks[0], &b, &v);
 		release_variables(m, &v);
 	}
+	schedule_rounds_release(&rounds);
 	m->in_flight = 1;
 }
 
@@ -175,20 +179,26 @@ static void one_forward_one_backward(struct machine *m, struct megatron_rank *r)
 {
 	int64_t total = r->microbatches, ahead = schedule_ahead(r), done = 0;
 	struct microbatch *b = xcalloc((size_t)total, sizeof(*b));
+	struct batch_rounds rounds = { .window = (size_t)ahead + 2 };
 	struct variables v = { .output = none };
 
-	for (int64_t i = 0; i < ahead; i++)
+	for (int64_t i = 0; i < ahead; i++) {
+		schedule_begin_round(m);
 		forward_step(m, &r->chunks[0], &b[i]);
+	}
 	for (int64_t i = ahead; i < total; i++) {
+		schedule_begin_round(m);
 		forward_step(m, &r->chunks[0], &b[i]);
 		tensor_assign(m, &v.output, tensor_ref(b[i].output));
 		input_ref_clear(m, &v.graph);
 		backward_step(m, &r->chunks[0], &b[done++], &v);
+		total = i + 1 + schedule_rounds_left(&rounds, m, total - i - 1);
 	}
 	while (done < total)
 		backward_step(m, &r->chunks[0], &b[done++], &v);
 	release_variables(m, &v);
 	m->in_flight = ahead + (ahead < total);
+	schedule_rounds_release(&rounds);
 	free(b);
 }
 
@@ -304,7 +314,7 @@ static void place(struct megatron_rank *r, const struct hparams *s, int64_t stag
 	r->rows = s->tokens / s->cp * s->batch;
 	r->local_rows = s->sequence_parallel ? r->rows / s->tp : r->rows;
 	r->group = schedule_group(s);
-	r->microbatches = batches_run(s);
+	r->microbatches = batches_run(s, stage);
 	r->chunks = xcalloc((size_t)s->vpp, sizeof(*r->chunks));
 	for (int64_t i = 0; i < s->vpp; i++)
 		r->chunks[i] = (struct model_chunk){ .rank = r,

@@ -1,10 +1,12 @@
 #include "record/record_lines.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 int path_is_records(const char *path)
 {
@@ -97,22 +99,37 @@ static int read_all(FILE *f, const char *path,
 	return status ? -1 : count;
 }
 
+/* Standard input under a number of its own, or NULL: who reads it closes it like a file. */
+static FILE *open_input(void)
+{
+	int fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0);
+	FILE *f = fd < 0 ? NULL : fdopen(fd, "r");
+
+	if (!f && fd >= 0)
+		close(fd);
+	return f;
+}
+
 static FILE *open_once(const char *path, struct err *e)
 {
-	FILE *f = strcmp(path, "-") ? fopen(path, "re") : stdin;
+	FILE *f = strcmp(path, "-") ? fopen(path, "re") : open_input();
 
 	if (!f)
 		err_set(e, "cannot open %s: %s", path, strerror(errno));
 	return f;
 }
 
+static const char *title_of(const char *path)
+{
+	return strcmp(path, "-") ? path : "standard input";
+}
+
 int record_each_of(FILE *f, const char *path,
 		   int (*on)(void *context, const json_t *record, struct str line, struct err *e),
 		   void *context, struct buf *notes, struct err *e)
 {
-	if (f != stdin)
-		rewind(f);
-	return read_all(f, strcmp(path, "-") ? path : "standard input", on, context, notes, e);
+	rewind(f);
+	return read_all(f, title_of(path), on, context, notes, e);
 }
 
 int record_each(const char *path,
@@ -124,9 +141,8 @@ int record_each(const char *path,
 
 	if (!f)
 		return -1;
-	count = record_each_of(f, path, on, context, notes, e);
-	if (f != stdin)
-		fclose(f);
+	count = read_all(f, title_of(path), on, context, notes, e);
+	fclose(f);
 	return count;
 }
 
@@ -163,7 +179,6 @@ FILE *record_open(const char *path, struct err *e)
 		fclose(kept);
 		kept = NULL;
 	}
-	if (f != stdin)
-		fclose(f);
+	fclose(f);
 	return kept;
 }

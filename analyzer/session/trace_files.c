@@ -345,7 +345,7 @@ static struct recorded_run *list_runs(const struct found_traces *c, size_t *coun
 		add_to_run(&runs[*count - 1], x, is_new || x->rank < 0 || x->rank != x[-1].rank);
 	}
 	attempts_release(&attempts);
-	if (*count)
+	if (runs)
 		qsort(runs, *count, sizeof(*runs), by_begin);
 	return runs;
 }

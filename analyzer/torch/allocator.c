@@ -18,6 +18,8 @@ struct allocator *allocator_new(const struct allocator_settings *s, int64_t devi
 		a->settings.max_non_split_rounding = LARGE_SEGMENT;
 	a->device = device;
 	a->next_address = UINT64_C(1) << 40;
+	a->rounds = grow(NULL, 0, &a->round_room, sizeof(*a->rounds));
+	a->rounds[0] = 0;
 	return a;
 }
 
@@ -46,6 +48,7 @@ void allocator_release(struct allocator *a)
 		free(a->pools[large].blocks);
 		free(a->pools[large].keys);
 	}
+	free(a->rounds);
 	free(a);
 }
 
@@ -243,6 +246,40 @@ static int should_split(const struct allocator *a, const struct allocation *b, i
 	return (!a->settings.max_split_size || n < a->settings.max_split_size) && rest > SMALL;
 }
 
+/* ---- rounds ---- */
+
+/* Spreads the bits of a number over all others: two rounds of a multiplication and a shift. */
+static uint64_t mixed(uint64_t x)
+{
+	for (int i = 0; i < 2; i++)
+		x = (x ^ x >> 32) * UINT64_C(0xd6e8feb86659fd93);
+	return x ^ x >> 32;
+}
+
+static void add_mark(struct allocator *a, struct allocation *b)
+{
+	b->round = (unsigned)a->round;
+	b->mark = mixed(mixed(b->address + a->turn++) + (uint64_t)b->size);
+	a->marks += b->mark;
+	a->rounds[b->round] += b->mark;
+}
+
+void allocator_begin_round(struct allocator *a)
+{
+	a->rounds = grow(a->rounds, ++a->round, &a->round_room, sizeof(*a->rounds));
+	a->rounds[a->round] = 0;
+	a->turn = 0;
+}
+
+uint64_t allocator_layout(const struct allocator *a, size_t window)
+{
+	uint64_t layout = mixed(a->marks + mixed((uint64_t)a->totals.reserved));
+
+	for (size_t age = 0; age < window && age <= a->round; age++)
+		layout += mixed(a->rounds[a->round - age] + age);
+	return layout;
+}
+
 struct allocation *allocator_malloc(struct allocator *a, int64_t requested, int stream)
 {
 	int64_t n = round_size(a, requested);
@@ -256,6 +293,7 @@ struct allocation *allocator_malloc(struct allocator *a, int64_t requested, int 
 	if (should_split(a, b, n))
 		pool_add(&a->pools[b->segment->large], block_split(a, b, n));
 	b->in_use = 1;
+	add_mark(a, b);
 	b->requested = requested;
 	a->totals.requested += requested;
 	a->totals.allocated += b->size;
@@ -273,6 +311,8 @@ void allocator_free_later(struct allocator *a, struct allocation *b)
 void allocator_free_now(struct allocator *a, struct allocation *b)
 {
 	b->in_use = 0;
+	a->marks -= b->mark;
+	a->rounds[b->round] -= b->mark;
 	b = block_merge(a, b, b->before);
 	b = block_merge(a, b, b->after);
 	pool_add(&a->pools[b->segment->large], b);

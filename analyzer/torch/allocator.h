@@ -47,6 +47,13 @@ void allocator_empty_cache(struct allocator *a);
 void allocator_place_next(struct allocator *a, uint64_t address);
 void allocator_reset_peaks(struct allocator *a);
 
+/* Begins a round of allocations: a micro-batch of a schedule, say. */
+void allocator_begin_round(struct allocator *a);
+/* A number that tells apart, as well as 64 bits can, which blocks are in use: their places and
+ * sizes, the turn of each allocation in its round, and how many rounds ago that was, if fewer than
+ * `window`. */
+uint64_t allocator_layout(const struct allocator *a, size_t window);
+
 /* The block's size, which counts as allocated. */
 int64_t allocation_size(const struct allocation *block);
 uint64_t allocation_address(const struct allocation *block);

@@ -20,17 +20,36 @@ static int is_before(const struct allocation *a, uint64_t age, uint64_t address)
 	return a->segment->age != age ? a->segment->age < age : a->address < address;
 }
 
+/* The index of the first key that is not less. The loop has no branch that depends on a key: no
+ * processor foresees those. */
+static size_t first_key(const struct pool *p, int64_t key)
+{
+	const int64_t *at = p->keys;
+	size_t count = p->count;
+
+	if (!count)
+		return 0;
+	while (count > 1) {
+		size_t half = count / 2;
+
+		at += at[half - 1] < key ? half : 0;
+		count -= half;
+	}
+	return (size_t)(at - p->keys) + (*at < key);
+}
+
 size_t pool_lower_bound(const struct pool *p, int stream, int64_t size, uint64_t age,
 			uint64_t address)
 {
 	int64_t key = key_of(stream, size);
-	size_t low = 0, high = p->count;
+	size_t low = first_key(p, key), high = low;
 
+	if (low < p->count && p->keys[low] == key && is_before(p->blocks[low], age, address))
+		high = first_key(p, key + 1);
 	while (low < high) {
 		size_t middle = (low + high) / 2;
 
-		if (p->keys[middle] < key ||
-		    (p->keys[middle] == key && is_before(p->blocks[middle], age, address)))
+		if (is_before(p->blocks[middle], age, address))
 			low = middle + 1;
 		else
 			high = middle;

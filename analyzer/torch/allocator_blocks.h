@@ -17,6 +17,8 @@ struct allocation {
 	struct allocation *before, *after;
 	struct allocator_segment *segment;
 	int stream, in_use, mapped;
+	unsigned round; /* of its allocation */
+	uint64_t mark;  /* of its place, its size and its turn in the round */
 };
 
 struct allocator_segment {
@@ -44,6 +46,10 @@ struct allocator {
 	struct pool pools[2];
 	struct allocator_segment *segments;
 	struct allocation *spare;
+	uint64_t *rounds; /* of each round: the sum of the marks of its blocks in use */
+	size_t round, round_room;
+	uint64_t turn;  /* allocations of this round */
+	uint64_t marks; /* the sum over all rounds */
 };
 
 /* ---- sets of free blocks ---- */

@@ -103,7 +103,6 @@ static void accumulate(struct machine *m, struct param *p)
 	tensor g = p->accumulate.in[0];
 
 	p->accumulate.in[0] = (tensor){ .storage = NULL };
-	p->arrived = 0;
 	if (p->grad.storage) {
 		tensor_unref(m, &g);
 	} else if (g.storage && g.storage->refs > 1) {
@@ -115,6 +114,24 @@ static void accumulate(struct machine *m, struct param *p)
 	}
 	if (m->on_gradient && p->in)
 		m->on_gradient(m, p);
+}
+
+/* One of the nodes that use a parameter is done; after the last one its gradient is complete. */
+static void arrive(struct machine *m, struct param *p)
+{
+	if (++p->arrived < p->expected)
+		return;
+	p->arrived = 0;
+	if (p->accumulate.in[0].storage)
+		accumulate(m, p);
+}
+
+/* A node that gets no gradient passes none on. */
+static void pass_by(struct machine *m, struct grad_node *n)
+{
+	for (int i = 0; i < NODE_EDGES; i++)
+		if (n->edge[i] && n->edge[i]->param)
+			arrive(m, n->edge[i]->param);
 }
 
 static void deliver(struct machine *m, struct grad_node *n)
@@ -133,8 +150,8 @@ static void deliver(struct machine *m, struct grad_node *n)
 			add_gradient(m, &to->in[n->edge_output[i]], n->out[i]);
 		m->in_graph = in_graph;
 		n->out[i].storage = NULL;
-		if (to->param && ++to->param->arrived == to->param->expected)
-			accumulate(m, to->param);
+		if (to->param)
+			arrive(m, to->param);
 	}
 }
 
@@ -211,6 +228,8 @@ void backward(struct machine *m, struct tape *tape, tensor loss, tensor gradient
 			wanted |= n->in[i].storage != NULL;
 		if (wanted && !m->out_of_memory)
 			run(m, n);
+		else
+			pass_by(m, n);
 		for (int i = 0; i < NODE_EDGES; i++)
 			tensor_unref(m, &n->in[i]);
 		release_saved(m, n);

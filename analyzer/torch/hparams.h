@@ -53,6 +53,7 @@ struct hparams {
 	enum wrapper_kind wrapper;
 	int64_t layers, hidden, heads, groups, head, ffn, vocab, tokens, positions;
 	int64_t batch, microbatches;
+	int short_schedule; /* for a search: fewer micro-batches of a step are run */
 	int learned_positions, rope, gated, linear_bias, qkv_bias, norm_bias, rms_norm, untied;
 	int transformer_engine; /* layers of Transformer Engine, not Megatron-core's own */
 	int training_loop;      /* Megatron-LM's training loop: the job has its command line */

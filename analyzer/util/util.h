@@ -74,7 +74,7 @@ __attribute__((format(printf, 1, 0))) char *xvasprintf(const char *format, va_li
 
 /* Makes room for one more element in an array of `count` elements with room for `*room`; returns
  * the array. */
-void *grow(void *array, size_t count, size_t *room, size_t size);
+__attribute__((returns_nonnull)) void *grow(void *array, size_t count, size_t *room, size_t size);
 
 /* FNV-1a of what `hash` is of and `content` behind it: a number that tells contents apart, unless
  * somebody chose them to be alike. FNV_START is that of nothing. */

@@ -35,6 +35,8 @@ FEED = {"framework": "torch", "arch": "gpt", "num_layers": 6, "hidden_size": 102
         "micro_batch_size": 64, "precision": "fp32", **COMMON, "optimizer_implementation": "loop"}
 ZERO = {**FEED, "framework": "deepspeed", "precision": "bf16-mixed", "optimizer_implementation": "foreach", "data_parallel_size": 2,
         "world_size": 2, "zero_stage": 2, "overlap_comm": True, "reduce_bucket_size": 50000000}
+LATE = {"num_layers": 8, "hidden_size": 512, "num_query_groups": 4, "num_microbatches": 8, "add_bias_linear": False,
+        "untie_embeddings_and_output_weights": False, "optimizer_implementation": "fused", "hidden_dropout": 0.0}
 FULL = {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": 1}
 
 
@@ -191,6 +193,13 @@ def accuracy_jobs():
         megatron("sgd", 2, data_parallel_size=2, optimizer="sgd", momentum=0.9, use_distributed_optimizer=False),
         megatron("tied-pp-dropout", 2, pipeline_model_parallel_size=2, untie_embeddings_and_output_weights=False, hidden_dropout=0.1,
                  attention_dropout=0.1, recompute_granularity="selective"),
+        # free blocks are split otherwise in each micro-batch: the peak is that of a late one
+        megatron("pp-micro-batches", 2, **LATE, num_attention_heads=8, pipeline_model_parallel_size=2, ffn_hidden_size=1024,
+                 vocab_size=50304, seq_length=777, max_position_embeddings=777, micro_batch_size=4, normalization="RMSNorm",
+                 attention_dropout=0.1, clip_grad=1.0),
+        megatron("pp-dp-micro-batches", 4, **LATE, num_attention_heads=4, pipeline_model_parallel_size=2, data_parallel_size=2,
+                 arch="llama", ffn_hidden_size=2048, vocab_size=8000, seq_length=512, max_position_embeddings=512,
+                 position_embedding_type="rope", swiglu=True, clip_grad=0.0, recompute_granularity="selective"),
     ]
 
 

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "megatron/schedule.h"
 #include "systems/memtrace.h"
 #include "torch/autocast.h"
 #include "torch/checkpoint.h"
@@ -34,6 +35,53 @@ static void test_rounding(void **state)
 	assert_int_equal(allocated(), 0);
 	allocator_empty_cache(m.allocator);
 	assert_int_equal(allocator_totals(m.allocator)->reserved, 0);
+}
+
+/* Blocks that lie alike, made in the same order, are the same layout in any round; another order,
+ * or a block of an earlier round in the place of one of this, is another. */
+static void test_layouts_of_rounds(void **state)
+{
+	uint64_t layouts[4];
+	tensor kept = { .storage = NULL };
+
+	(void)state;
+	for (int i = 0; i < 4; i++) {
+		int64_t first = i == 2 ? 3 * MIB : 2 * MIB;
+		tensor a, b;
+
+		allocator_begin_round(m.allocator);
+		a = tensor_new(&m, first, U8);
+		b = tensor_new(&m, 5 * MIB - first, U8);
+		layouts[i] = allocator_layout(m.allocator, 2);
+		if (i == 2)
+			kept = tensor_ref(b);
+		tensor_unref(&m, &a);
+		tensor_unref(&m, &b);
+	}
+	tensor_unref(&m, &kept);
+	assert_int_equal(layouts[0], layouts[1]);
+	assert_int_not_equal(layouts[0], layouts[2]);
+	assert_int_not_equal(layouts[0], layouts[3]); /* `kept` lies beside */
+}
+
+/* Of two kinds of rounds in turn, the third is like the first: of the 97 after it 48 pairs repeat.
+ */
+static void test_rounds_left(void **state)
+{
+	struct batch_rounds rounds = { .window = 1 };
+	int64_t left = 100;
+
+	(void)state;
+	for (int i = 0; i < 3; i++) {
+		tensor a;
+
+		schedule_begin_round(&m);
+		a = tensor_new(&m, (2 + i % 2) * MIB, U8);
+		left = schedule_rounds_left(&rounds, &m, left - 1);
+		tensor_unref(&m, &a);
+	}
+	assert_int_equal(left, 97 - 48 * 2);
+	schedule_rounds_release(&rounds);
 }
 
 static void test_tail_is_not_split(void **state)
@@ -295,6 +343,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		ON_MACHINE(test_rounding),
 		ON_MACHINE(test_tail_is_not_split),
+		ON_MACHINE(test_layouts_of_rounds),
+		ON_MACHINE(test_rounds_left),
 		ON_MACHINE(test_streams_do_not_share),
 		ON_MACHINE(test_linear_and_gelu),
 		ON_MACHINE(test_autocast_cache),
