@@ -6,29 +6,49 @@
 #include "megatron/mtp.h"
 #include "megatron/tensor_parallel.h"
 
-struct layer_call {
-	struct megatron_layer *layer;
+/* Layers that run one after another, as one region if they are recomputed. */
+struct layers_call {
+	struct megatron_layer *first;
+	int64_t count;
 	struct microbatch *batch;
 };
 
-static tensor layer(struct machine *m, void *context, const tensor *in)
+static tensor layers(struct machine *m, void *context, const tensor *in)
 {
-	struct layer_call *c = context;
+	struct layers_call *c = context;
+	tensor x = tensor_ref(in[0]);
 
-	return layer_forward(m, c->layer, c->batch, in[0]);
+	for (int64_t i = 0; i < c->count; i++)
+		tensor_assign(m, &x, layer_forward(m, &c->first[i], c->batch, x));
+	return x;
+}
+
+/* TransformerBlock._checkpointed_forward(): --recompute-method uniform recomputes groups of layers,
+ * block the first ones, one by one. `x` is taken. */
+static tensor run_layers(struct machine *m, struct model_chunk *c, struct microbatch *b, tensor x)
+{
+	const struct hparams *s = c->rank->s;
+	int full = s->recompute == RECOMPUTE_FULL;
+	struct layers_call call = { .count = full && !s->recompute_block ? s->recompute_layers : 1,
+				    .batch = b };
+
+	for (int64_t i = 0; i < c->layer_count; i += call.count) {
+		int again = full && (!s->recompute_block || i < s->recompute_layers);
+
+		call.first = &c->layers[i];
+		tensor_assign(
+			m, &x,
+			maybe_recomputed(m, again, call.first, layers, &call, sizeof(call), &x, 1));
+	}
+	return x;
 }
 
 tensor chunk_forward(struct machine *m, struct model_chunk *c, struct microbatch *b)
 {
-	struct layer_call call = { NULL, b };
 	tensor x, out;
 
 	x = c->first ? chunk_embed(m, c, b) : tensor_ref(b->input.value);
-	for (int64_t i = 0; i < c->layer_count; i++) {
-		call.layer = &c->layers[i];
-		tensor_assign(m, &x,
-			      maybe_recomputed(m, call.layer, layer, &call, sizeof(call), &x, 1));
-	}
+	x = run_layers(m, c, b, x);
 	m->current_term = TERM_FINAL_NORM;
 	if (c->has_norm)
 		tensor_assign(m, &x, hidden_norm(m, c->rank, &c->norm, x));

@@ -300,13 +300,13 @@ tensor layer_forward(struct machine *m, struct megatron_layer *l, struct microba
 	return out;
 }
 
-tensor maybe_recomputed(struct machine *m, struct megatron_layer *l,
+tensor maybe_recomputed(struct machine *m, int again, struct megatron_layer *l,
 			tensor (*run)(struct machine *, void *, const tensor *), void *context,
 			size_t size, const tensor *in, int count)
 {
 	tensor out;
 
-	if (l->chunk->rank->s->recompute != RECOMPUTE_FULL)
+	if (!again)
 		return run(m, context, in);
 	out = checkpoint_reentrant(m, run, context, size, in, count);
 	if (l->router && out.grad_fn)

@@ -4,9 +4,9 @@
 
 #include "megatron/model.h"
 
-/* run(), which runs the layer, recomputed as a whole or not. `context` has `size` bytes; `in` has
- * `count` tensors, 1 or 2. */
-tensor maybe_recomputed(struct machine *m, struct megatron_layer *l,
+/* run(), which runs the layer, and others behind it; `again`: all are recomputed as a whole.
+ * `context` has `size` bytes; `in` has `count` tensors, 1 or 2. */
+tensor maybe_recomputed(struct machine *m, int again, struct megatron_layer *l,
 			tensor (*run)(struct machine *, void *, const tensor *), void *context,
 			size_t size, const tensor *in, int count);
 tensor layer_forward(struct machine *m, struct megatron_layer *l, struct microbatch *b, tensor x);

@@ -377,6 +377,25 @@ static void check_dispatched(const struct hparams *s, struct inputs *in)
 		input_reject(in, CONFIG_moe_router_topk, "fewer tokens that are sent to experts");
 }
 
+/* TransformerBlock._checkpointed_forward() runs no layer beyond the last one of a stage. */
+static void check_recompute(const struct hparams *s, struct inputs *in)
+{
+	int64_t n = s->recompute_layers;
+
+	if (s->recompute != RECOMPUTE_FULL || s->recompute_block || n == 1)
+		return;
+	if (s->experts || s->mtp)
+		input_reject(in, CONFIG_recompute_num_layers,
+			     "1 with experts or with layers that predict further tokens: their "
+			     "groups are not modelled yet");
+	for (int64_t i = 0; i < s->pp * s->vpp; i++)
+		if (chunk_layers(s, i / s->vpp, i % s->vpp) % n) {
+			input_reject(in, CONFIG_recompute_num_layers,
+				     "a number that divides the layers of each stage");
+			return;
+		}
+}
+
 /* forward_backward_pipelining_with_interleaving() rejects numbers of micro-batches that leave
  * stages idle. */
 static void check_interleaving(const struct hparams *s, struct inputs *in)
@@ -426,6 +445,7 @@ static int check(const struct hparams *s, struct inputs *in)
 		input_reject(in, CONFIG_zero_stage, "0 or 1: Megatron's FSDP is not modelled yet");
 	check_stages(s, in);
 	check_interleaving(s, in);
+	check_recompute(s, in);
 	check_graphs(s, in);
 	if (s->sequence_parallel && s->tokens / s->cp % s->tp)
 		input_reject(in, CONFIG_seq_length,

@@ -159,6 +159,9 @@ static tensor stacked(struct machine *m, const tensor *in, int64_t count)
 /* MultiTokenPredictionBlock.forward: the hidden states of all predictions, one after the other. */
 static tensor predictions(struct machine *m, struct model_chunk *c, struct microbatch *b, tensor x)
 {
+	const struct hparams *s = c->rank->s;
+	/* MultiTokenPredictionLayer._checkpointed_forward() skips --recompute-method block */
+	int again = s->recompute == RECOMPUTE_FULL && !s->recompute_block;
 	struct microbatch further = *b;
 	tensor list[MAX_MTP + 1], in[2], out;
 
@@ -173,8 +176,8 @@ static tensor predictions(struct machine *m, struct model_chunk *c, struct micro
 		tensor_assign(m, &further.positions, rolled(m, further.positions));
 		in[0] = list[i];
 		in[1] = chunk_embed(m, c, &further);
-		list[i + 1] = maybe_recomputed(m, &call.layer->layer, predict, &call, sizeof(call),
-					       in, 2);
+		list[i + 1] = maybe_recomputed(m, again, &call.layer->layer, predict, &call,
+					       sizeof(call), in, 2);
 		tensor_unref(m, &in[1]);
 	}
 	m->current_term = TERM_FINAL_NORM;

@@ -182,10 +182,14 @@ static void check_words(const struct hparams *s, struct inputs *in)
 	const struct config *c = in->c;
 
 	check_parts(s, in);
-	if (s->recompute == RECOMPUTE_FULL && (s->recompute_layers != 1 || s->recompute_block))
-		input_reject(in, CONFIG_recompute_num_layers,
-			     "1 with recompute_method uniform: groups and blocks of layers are not "
-			     "modelled yet");
+	if (s->recompute == RECOMPUTE_FULL && s->family != MEGATRON_CORE) {
+		if (s->recompute_block)
+			input_reject(in, CONFIG_recompute_method,
+				     "uniform: the blocks of layers are Megatron-core's");
+		if (s->recompute_layers != 1)
+			input_reject(in, CONFIG_recompute_num_layers,
+				     "1: the groups of layers are Megatron-core's");
+	}
 	if (GIVEN(c, normalization) && is_word(c->normalization, "L2Norm"))
 		input_reject(in, CONFIG_normalization, "LayerNorm or RMSNorm");
 	if (GIVEN(c, fp4_format))

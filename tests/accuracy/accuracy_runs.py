@@ -193,6 +193,13 @@ def accuracy_jobs():
         megatron("sgd", 2, data_parallel_size=2, optimizer="sgd", momentum=0.9, use_distributed_optimizer=False),
         megatron("tied-pp-dropout", 2, pipeline_model_parallel_size=2, untie_embeddings_and_output_weights=False, hidden_dropout=0.1,
                  attention_dropout=0.1, recompute_granularity="selective"),
+        megatron("recompute-block", **{**FULL, "recompute_method": "block", "recompute_num_layers": 3}),
+        megatron("recompute-groups", **{**FULL, "recompute_num_layers": 2}),
+        megatron("experts-recompute-block", **experts, **{**FULL, "recompute_method": "block", "recompute_num_layers": 1}),
+        megatron("pp-recompute-block", 2, num_layers=8, pipeline_model_parallel_size=2, num_microbatches=8,
+                 **{**FULL, "recompute_method": "block", "recompute_num_layers": 2}),
+        megatron("pp-recompute-groups", 2, num_layers=8, pipeline_model_parallel_size=2, num_microbatches=8,
+                 **{**FULL, "recompute_num_layers": 4}),
         # free blocks are split otherwise in each micro-batch: the peak is that of a late one
         megatron("pp-micro-batches", 2, **LATE, num_attention_heads=8, pipeline_model_parallel_size=2, ffn_hidden_size=1024,
                  vocab_size=50304, seq_length=777, max_position_embeddings=777, micro_batch_size=4, normalization="RMSNorm",
