@@ -132,6 +132,9 @@ void metrics_what_is_live(const struct metrics_pass *p, struct device_pass *d,
 {
 	copy_passes(d, &live->passes, p->tables->stack_count);
 	copy_duplicates(d->m, &live->duplicates);
+	d->m->untied = live->untied.bytes;
+	d->m->untied_block = live->untied.block;
+	d->m->untied_blocks = live->untied.count;
 	find_new_data(p, d, live);
 	for (uint32_t i = 1; i < p->tables->stack_count; i++)
 		d->m->model_stacks += p->tags[i] & TAGGED(MODEL) && d->stacks[i].last_step &&

@@ -21,17 +21,19 @@ int metrics_is_score(const struct device_pass *d, uint64_t tags, int autograd, b
 }
 
 /*
- * Logits in half or twice the precision are one or two blocks; where there are many of such a size,
- * it is that of a layer's activations.
+ * Logits in half or twice the precision are one or two blocks of the model, whatever the job's own
+ * code makes of them; where the model has many of such a size, it is that of a layer's activations.
  */
-static void find_kin(struct device_pass *d, const struct snapshot *s)
+static void find_kin(struct device_pass *d, const struct metrics_pass *p, const struct snapshot *s)
 {
 	uint64_t half = 0, twice = 0;
 
 	for (size_t i = 0; i < s->count; i++) {
 		const struct block_group *g = &s->groups[i];
 
-		if (g->origin || g->smallest != g->largest)
+		if (g->origin || g->smallest != g->largest ||
+		    (g->stack < p->tables->stack_count && g->stack &&
+		     !(p->tags[g->stack] & TAGGED(MODEL))))
 			continue;
 		half += same_size(g->largest, d->logits / 2) ? g->blocks : 0;
 		twice += same_size(g->largest, d->logits * 2) ? g->blocks : 0;
@@ -67,7 +69,7 @@ void metrics_find_sizes(struct device_pass *d, struct metrics_pass *p, const str
 		else
 			d->scores = size > d->scores ? size : d->scores;
 	}
-	find_kin(d, s);
+	find_kin(d, p, s);
 	d->m->logits_block = d->logits;
 	d->m->attention_block = d->scores;
 	d->m->attention_linear = d->linear;

@@ -178,6 +178,7 @@ static void probe_finish(struct live_blocks_pass *b, struct probe *s, uint64_t e
 	}
 	*to = snapshot_of(&s->lifetimes, b->tables);
 	to->duplicates = duplicates_live(&s->lifetimes, &d->spans, b->tables, &request, at_ns);
+	to->untied = untied_live(&s->lifetimes, &d->spans, b->tables, &request);
 	to->passes = passes_live(&s->lifetimes, &d->spans, b->tables, request.stack, at_ns);
 	to->inference = inference_live(&s->lifetimes, s->history, &d->spans, b->tables);
 	history_free(s->history);

@@ -2,7 +2,8 @@
 #ifndef MEMTRACE_SNAPSHOT_H
 #define MEMTRACE_SNAPSHOT_H
 
-#include "attribution/duplicates.h"
+#include "duplicates/duplicates.h"
+#include "duplicates/untied.h"
 #include "inference/live_inference.h"
 #include "attribution/lifetime.h"
 #include "attribution/passes.h"
@@ -33,11 +34,12 @@ struct snapshot {
 	struct size_counts parameters; /* the sizes of its parameters */
 	struct live_passes passes;
 	struct duplicates duplicates;
+	struct untied untied;
 	struct live_inference inference;
 };
 
 /* `l` is classified, `t` attributed. The caller releases the result. `passes`,
- * `duplicates` and `inference` are left empty. */
+ * `duplicates`, `untied` and `inference` are left empty. */
 struct snapshot snapshot_of(const struct lifetimes *l, const struct tables *t);
 void snapshot_release(struct snapshot *s);
 

@@ -1,87 +1,20 @@
-#include "attribution/duplicates.h"
+#include "duplicates/duplicates.h"
 
 #include "attribution/attribution.h"
+#include "duplicates/trained.h"
 #include "util/order.h"
-#include "util/size_counts.h"
 #include "util/sizes_twice.h"
 
 #include <stdlib.h>
 
-#define MIN_SIZE (INT64_C(64) << 10) /* smaller blocks have no stack, and many have one size */
-#define ADAM_STATES 2                /* of each parameter */
-#define MOST_STATES 3                /* Adam with amsgrad */
+#define MIN_SIZE TRAINED_MIN_SIZE
+#define ADAM_STATES 2  /* of each parameter */
 #define MIN_SIZES 3    /* different sizes of states, of which a common divisor says something */
 #define MIN_COPIED 48  /* percent: what a copy of all parameters is of both, about a half */
 #define MIN_REPEATED 8 /* parameters, in the order of a model before: fewer may be chance */
 #define MAX_REPEATED 4096
 #define MIN_SET 4 /* fewer tensors that a line made in a step may be for that step */
 #define MAX_SPANS_OF_SET 4096
-
-/* The counts by size of what training keeps. */
-struct trained {
-	struct size_counts parameters, states, gradients;
-	int by_gradients; /* the gradients are all there: they tell what is trained */
-	uint64_t states_each;
-};
-
-/* Trained parameters of a size; 0 if nothing shows it. */
-static uint64_t trained_of(const struct trained *n, bytes size)
-{
-	if (n->by_gradients)
-		return size_counts_find(&n->gradients, size);
-	return n->states_each ? size_counts_find(&n->states, size) / n->states_each : 0;
-}
-
-/*
- * Without gradients, the common divisor of the states' numbers tells how many each parameter has.
- * If all layers are alike it is a multiple of that: then as many as leave a parameter for each.
- */
-static uint64_t states_each(const struct trained *n)
-{
-	uint64_t divisor = 0, least = 1;
-
-	for (size_t i = 0; i < n->states.count; i++) {
-		const struct size_count *s = &n->states.list[i];
-		uint64_t parameters = size_counts_find(&n->parameters, s->size);
-
-		/* Euclid's algorithm. */
-		for (uint64_t with = s->count, rest; with; divisor = with, with = rest)
-			rest = divisor % with;
-		while (parameters && least < MOST_STATES && s->count / least > parameters)
-			least++;
-	}
-	return n->states.count >= MIN_SIZES && divisor <= MOST_STATES ? divisor : least;
-}
-
-static void count_trained(struct trained *n, const struct lifetimes *l, const struct tables *t,
-			  int is_backward)
-{
-	bytes gradients = 0, parameters = 0;
-
-	for (size_t i = 0; i < l->count; i++) {
-		const struct lifetime *x = &l->list[i];
-		bytes size = x->alloc.bytes;
-
-		if (size < MIN_SIZE)
-			continue;
-		if (x->category == CATEGORY_OPTIMIZER_STATES &&
-		    !tables_stack_is_own_code(t, x->alloc.stack))
-			size_counts_add(&n->states, size);
-		if (x->category == CATEGORY_GRADIENTS) {
-			size_counts_add(&n->gradients, size);
-			gradients = bytes_add(gradients, size);
-		}
-		if (x->category == CATEGORY_PARAMETERS) {
-			size_counts_add(&n->parameters, size);
-			parameters = bytes_add(parameters, size);
-		}
-	}
-	size_counts_sort(&n->parameters);
-	size_counts_sort(&n->states);
-	size_counts_sort(&n->gradients);
-	n->by_gradients = !is_backward && gradients > parameters / 5 * 2;
-	n->states_each = n->states.count ? states_each(n) : 0;
-}
 
 /* The states of a second optimizer, which may be making them: more than one has for each
  * parameter. What is beyond Adam's is of the second. */
@@ -91,11 +24,11 @@ static bytes second_states(const struct trained *n)
 
 	for (size_t i = 0; i < n->states.count; i++) {
 		const struct size_count *s = &n->states.list[i];
-		uint64_t parameters = size_counts_find(&n->parameters, s->size);
+		uint64_t parameters = trained_at_most(n, s->size);
 		bytes blocks = bytes_times(s->size, s->count);
 
 		all = bytes_add(all, blocks);
-		if (!parameters || s->count <= MOST_STATES * parameters)
+		if (!parameters || s->count <= TRAINED_MOST_STATES * parameters)
 			continue;
 		too_many = bytes_add(too_many, blocks);
 		sum = bytes_add(sum, bytes_times(s->size, s->count - ADAM_STATES * parameters));
@@ -291,12 +224,6 @@ static bytes unstepped(const struct lifetimes *l, const struct tables *t)
 	return sum;
 }
 
-/* Does a parameter have this size? */
-static int is_of_model(const struct trained *n, bytes size)
-{
-	return size_counts_find(&n->parameters, size) || trained_of(n, size);
-}
-
 /* Does the job's own code make this block, and no module's or library's? */
 static int is_data(const struct trained *n, const struct lifetime *l, const struct tables *t)
 {
@@ -305,8 +232,8 @@ static int is_data(const struct trained *n, const struct lifetime *l, const stru
 
 	return flags & STACK_FRAMES && !(flags & (STACK_INIT | STACK_LOADING | STACK_SAVING)) &&
 	       (hint == HINT_NOTHING || hint == HINT_INPUTS) && l->category != CATEGORY_BUFFERS &&
-	       !is_of_model(n, l->alloc.bytes) && !is_of_model(n, l->alloc.bytes / 2) &&
-	       !is_of_model(n, l->alloc.bytes * 2);
+	       !trained_has(n, l->alloc.bytes) && !trained_has(n, l->alloc.bytes / 2) &&
+	       !trained_has(n, l->alloc.bytes * 2);
 }
 
 static int by_stack(const void *a, const void *b)
@@ -329,47 +256,67 @@ static uint8_t activity_before(const struct spans *spans, const struct span *s)
 	return ACTIVITY_UNKNOWN;
 }
 
-/* May a set of `blocks` tensors be data, the first of which was made in the span `s`? What the
- * forward pass of the step that runs has made, of number `now`, is needed; so is a tensor or two
- * that any code of that step has made, until the optimizer's step. */
-static int may_be_data(const struct spans *spans, const struct span *s, uint32_t blocks,
-		       uint32_t now)
+/* Is it a time behind the optimizer's step, and before the next forward pass? */
+static int is_behind_optimizer(const struct spans *spans, const struct span *now)
 {
-	if (!s || s->phase == PHASE_SETUP || s->step != now)
+	return now->activity == ACTIVITY_OPTIMIZER ||
+	       (now->activity == ACTIVITY_MAIN &&
+		activity_before(spans, now) == ACTIVITY_OPTIMIZER);
+}
+
+/* May a set of `blocks` tensors be data, the first of which was made in the span `s`? What the
+ * forward pass of the step that runs has made is needed until the optimizer's step; so is a tensor
+ * or two that any code of that step has made. */
+static int may_be_data(const struct spans *spans, const struct span *s, uint32_t blocks,
+		       const struct span *now)
+{
+	if (!s || !now || s->phase == PHASE_SETUP || s->step != now->step)
+		return 1;
+	if (blocks >= MIN_SET && is_behind_optimizer(spans, now))
 		return 1;
 	return s->phase != PHASE_FORWARD &&
 	       (blocks >= MIN_SET || activity_before(spans, s) == ACTIVITY_OPTIMIZER);
 }
 
-/* The tensors that one line made in one step. */
+/* The tensors that one line made in one step, without a call of the model between them. */
 struct set {
 	bytes bytes;
 	uint32_t blocks;
 };
 
-/* The largest set of one line, whose held blocks are list[0], list[1]... of `count`. */
-static struct set largest_set(const struct trained *n, const struct spans *spans,
-			      const struct tables *t, const struct lifetime *const *list,
-			      size_t count, uint32_t now)
+/* The sets of one line, whose held blocks are list[0], list[1]... of `count`: the largest one, or
+ * all that have as many tensors as no step needs. */
+static struct set sets_of_line(const struct trained *n, const struct spans *spans,
+			       const struct tables *t, const struct lifetime *const *list,
+			       size_t count, const struct span *now)
 {
-	struct set largest = { 0 }, all = { 0 };
+	struct set largest = { 0 }, all = { 0 }, many = { 0 };
 
 	for (size_t i = 0, k; i < count; i = k) {
 		uint32_t step = step_of(spans, list[i]);
 		struct set s = { 0 };
 
-		for (k = i; k < count && step_of(spans, list[k]) == step; k++) {
+		for (k = i; k < count && step_of(spans, list[k]) == step &&
+			    (k == i || !is_model_between(spans, list[k - 1]->alloc.time_ns,
+							 list[k]->alloc.time_ns));
+		     k++) {
 			if (!is_data(n, list[k], t))
 				continue;
 			s.bytes = bytes_add(s.bytes, list[k]->alloc.bytes);
 			s.blocks++;
 		}
 		all.bytes = bytes_add(all.bytes, s.bytes);
-		if (s.bytes > largest.bytes &&
-		    may_be_data(spans, spans_at(spans, list[i]->alloc.time_ns), s.blocks, now) &&
-		    !is_model_between(spans, list[i]->alloc.time_ns, list[k - 1]->alloc.time_ns))
+		if (!may_be_data(spans, spans_at(spans, list[i]->alloc.time_ns), s.blocks, now))
+			continue;
+		if (s.bytes > largest.bytes)
 			largest = s;
+		if (s.blocks >= MIN_SET) {
+			many.bytes = bytes_add(many.bytes, s.bytes);
+			many.blocks += s.blocks;
+		}
 	}
+	if (many.bytes > largest.bytes)
+		largest = many;
 	/* What a line makes in every step adds up, and is no set. */
 	return largest.bytes >= all.bytes / 5 * 4 ? largest : (struct set){ 0 };
 }
@@ -377,7 +324,7 @@ static struct set largest_set(const struct trained *n, const struct spans *spans
 /* Sorts the held blocks. */
 static void find_data(struct duplicates *d, const struct trained *n, const struct spans *spans,
 		      const struct tables *t, const struct lifetime **held, size_t count,
-		      uint32_t now)
+		      const struct span *now)
 {
 	if (count)
 		qsort(held, count, sizeof(struct lifetime *), by_stack);
@@ -386,7 +333,7 @@ static void find_data(struct duplicates *d, const struct trained *n, const struc
 
 		for (k = i; k < count && held[k]->alloc.stack == held[i]->alloc.stack; k++)
 			;
-		s = largest_set(n, spans, t, held + i, k - i, now);
+		s = sets_of_line(n, spans, t, held + i, k - i, now);
 		if (s.bytes <= d->data)
 			continue;
 		d->data = s.bytes;
@@ -412,7 +359,7 @@ static int is_before_optimizer(const struct spans *spans, uint64_t time_ns, int 
  * all gradients one after the other? */
 static int is_gradient_size(const struct trained *n, bytes size, bytes gradients)
 {
-	return is_of_model(n, size) || is_of_model(n, size / 2) ||
+	return trained_has(n, size) || trained_has(n, size / 2) ||
 	       (size >= gradients / 100 * 99 && size <= gradients / 100 * 101);
 }
 
@@ -457,10 +404,8 @@ static int is_own_request(const struct trained *n, const struct spans *spans,
 			  const struct span *now)
 {
 	return now && request->bytes && tables_stack_is_own_code(t, request->stack) &&
-	       !is_of_model(n, request->bytes) && !is_of_model(n, request->bytes / 2) &&
-	       (now->activity == ACTIVITY_OPTIMIZER ||
-		(now->activity == ACTIVITY_MAIN &&
-		 activity_before(spans, now) == ACTIVITY_OPTIMIZER));
+	       !trained_has(n, request->bytes) && !trained_has(n, request->bytes / 2) &&
+	       is_behind_optimizer(spans, now);
 }
 
 struct duplicates duplicates_live(const struct lifetimes *l, const struct spans *spans,
@@ -473,7 +418,7 @@ struct duplicates duplicates_live(const struct lifetimes *l, const struct spans 
 	const struct lifetime **held = xcalloc(l->count + 1, sizeof(struct lifetime *));
 	size_t count = 0;
 
-	count_trained(&n, l, t, now && now->phase == PHASE_BACKWARD);
+	trained_count(&n, l, t, now && now->phase == PHASE_BACKWARD);
 	for (size_t i = 0; i < l->count; i++)
 		if (is_held(&l->list[i], t))
 			held[count++] = &l->list[i];
@@ -485,13 +430,11 @@ struct duplicates duplicates_live(const struct lifetimes *l, const struct spans 
 	d.unstepped = unstepped(l, t);
 	d.twin = twin_of(held, count);
 	find_deep_copies(&d, held, count, t);
-	find_data(&d, &n, spans, t, held, count, now ? now->step : 0);
+	find_data(&d, &n, spans, t, held, count, now);
 	find_gradient_copies(&d, &n, l, spans, t, request, at_ns);
 	d.request_is_own = is_own_request(&n, spans, t, request, now);
 	d.states = second_states(&n);
 	free(held);
-	size_counts_release(&n.parameters);
-	size_counts_release(&n.states);
-	size_counts_release(&n.gradients);
+	trained_release(&n);
 	return d;
 }

@@ -1,0 +1,83 @@
+#include "duplicates/trained.h"
+
+#include "attribution/attribution.h"
+
+#define MIN_SIZES 3 /* different sizes of states, of which a common divisor says something */
+
+uint64_t trained_of(const struct trained *n, bytes size)
+{
+	if (n->by_gradients)
+		return size_counts_find(&n->gradients, size);
+	return n->states_each ? size_counts_find(&n->states, size) / n->states_each : 0;
+}
+
+/*
+ * Without gradients, the common divisor of the states' numbers tells how many each parameter has.
+ * If all layers are alike it is a multiple of that: then as many as leave a parameter for each.
+ */
+static uint64_t states_each(const struct trained *n)
+{
+	uint64_t divisor = 0, least = 1;
+
+	for (size_t i = 0; i < n->states.count; i++) {
+		const struct size_count *s = &n->states.list[i];
+		uint64_t parameters = size_counts_find(&n->parameters, s->size);
+
+		/* Euclid's algorithm. */
+		for (uint64_t with = s->count, rest; with; divisor = with, with = rest)
+			rest = divisor % with;
+		while (parameters && least < TRAINED_MOST_STATES && s->count / least > parameters)
+			least++;
+	}
+	return n->states.count >= MIN_SIZES && divisor <= TRAINED_MOST_STATES ? divisor : least;
+}
+
+void trained_count(struct trained *n, const struct lifetimes *l, const struct tables *t,
+		   int is_backward)
+{
+	bytes gradients = 0, parameters = 0;
+
+	for (size_t i = 0; i < l->count; i++) {
+		const struct lifetime *x = &l->list[i];
+		bytes size = x->alloc.bytes;
+
+		if (size < TRAINED_MIN_SIZE)
+			continue;
+		if (x->category == CATEGORY_OPTIMIZER_STATES &&
+		    !tables_stack_is_own_code(t, x->alloc.stack))
+			size_counts_add(&n->states, size);
+		if (x->category == CATEGORY_GRADIENTS) {
+			size_counts_add(&n->gradients, size);
+			gradients = bytes_add(gradients, size);
+		}
+		if (x->category == CATEGORY_PARAMETERS) {
+			size_counts_add(&n->parameters, size);
+			parameters = bytes_add(parameters, size);
+		}
+	}
+	size_counts_sort(&n->parameters);
+	size_counts_sort(&n->states);
+	size_counts_sort(&n->gradients);
+	n->by_gradients = !is_backward && gradients > parameters / 5 * 2;
+	n->states_each = n->states.count ? states_each(n) : 0;
+}
+
+uint64_t trained_at_most(const struct trained *n, bytes size)
+{
+	uint64_t parameters = size_counts_find(&n->parameters, size);
+	uint64_t gradients = size_counts_find(&n->gradients, size);
+
+	return gradients > parameters ? gradients : parameters;
+}
+
+int trained_has(const struct trained *n, bytes size)
+{
+	return size_counts_find(&n->parameters, size) || trained_of(n, size);
+}
+
+void trained_release(struct trained *n)
+{
+	size_counts_release(&n->parameters);
+	size_counts_release(&n->states);
+	size_counts_release(&n->gradients);
+}

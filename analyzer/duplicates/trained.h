@@ -1,0 +1,33 @@
+/* The sizes of what training keeps: a parameter, its gradient and its states have the same size. */
+#ifndef MEMTRACE_TRAINED_H
+#define MEMTRACE_TRAINED_H
+
+#include "attribution/lifetime.h"
+#include "trace/tables.h"
+#include "util/size_counts.h"
+
+#define TRAINED_MIN_SIZE \
+	(INT64_C(64) << 10)   /* smaller blocks have no stack, and many have one size */
+#define TRAINED_MOST_STATES 3 /* of each parameter: Adam with amsgrad */
+
+/* The counts by size. */
+struct trained {
+	struct size_counts parameters, states, gradients;
+	int by_gradients; /* the gradients are all there: they tell what is trained */
+	uint64_t states_each;
+};
+
+/* `n` is zero, `l` is classified. */
+void trained_count(struct trained *n, const struct lifetimes *l, const struct tables *t,
+		   int is_backward);
+void trained_release(struct trained *n);
+
+/* Trained parameters of a size; 0 if nothing shows it. */
+uint64_t trained_of(const struct trained *n, bytes size);
+/* The parameters of a size, or its gradients if those are more: what has a gradient is a parameter,
+ * whatever category its own block has. */
+uint64_t trained_at_most(const struct trained *n, bytes size);
+/* Does a parameter have this size? */
+int trained_has(const struct trained *n, bytes size);
+
+#endif

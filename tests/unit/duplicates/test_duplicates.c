@@ -1,0 +1,355 @@
+/* What is there more often than training needs it, among live blocks. */
+#include "scene.h"
+
+#include "duplicates/duplicates.h"
+#include "duplicates/untied.h"
+
+static struct duplicates duplicates_with(const struct scene *s, uint32_t stack, bytes requested,
+					 uint64_t at_ns)
+{
+	struct failed_request request = { stack, requested };
+
+	return duplicates_live(&s->live, &s->all, &s->tables, &request, at_ns);
+}
+
+static struct duplicates duplicates(const struct scene *s, uint64_t at_ns)
+{
+	return duplicates_with(s, MT_NO_STACK, 0, at_ns);
+}
+
+/* A model of three parameters with Adam's states, in a forward pass. */
+static void training(struct scene *s)
+{
+	make(s);
+	span(s, 0, PHASE_SETUP, 1);
+	for (uint64_t i = 0; i < 3; i++)
+		block(s, 1 + i, BATCH, (bytes)(i + 1) * MIB, CATEGORY_PARAMETERS);
+	for (uint64_t i = 0; i < 6; i++)
+		block(s, 10 + i, OPTIMIZER, (bytes)(i / 2 + 1) * MIB, CATEGORY_OPTIMIZER_STATES);
+	span(s, 20, PHASE_FORWARD, 2);
+}
+
+static void one_model_has_no_duplicates(void **state)
+{
+	struct scene s;
+	struct duplicates d;
+
+	(void)state;
+	training(&s);
+	d = duplicates(&s, 30);
+	assert_int_equal(d.copies + d.states + d.unstepped, 0);
+}
+
+static void a_second_model_is_found(void **state)
+{
+	struct scene s;
+	struct duplicates d;
+
+	(void)state;
+	training(&s);
+	for (uint64_t i = 0; i < 3; i++)
+		block(&s, 21 + i, BATCH, (bytes)(i + 1) * MIB, CATEGORY_OTHER);
+	d = duplicates(&s, 30);
+	assert_int_equal(d.copies, 6 * MIB);
+	assert_int_equal(d.copies_count, 3);
+	assert_int_equal(d.states, 0);
+}
+
+static void a_second_optimizer_is_found(void **state)
+{
+	struct scene s;
+	struct duplicates d;
+
+	(void)state;
+	training(&s);
+	for (uint64_t i = 0; i < 6; i++)
+		block(&s, 16, OPTIMIZER, (bytes)(i / 2 + 1) * MIB, CATEGORY_OPTIMIZER_STATES);
+	d = duplicates(&s, 30);
+	assert_int_equal(d.states, 12 * MIB);
+	/* It is about to make the last two, of the largest parameter. */
+	s.live.count -= 2;
+	assert_int_equal(duplicates(&s, 30).states, 6 * MIB);
+	/* Adam with amsgrad has three of each. */
+	training(&s);
+	for (uint64_t i = 0; i < 3; i++)
+		block(&s, 16, OPTIMIZER, (bytes)(i + 1) * MIB, CATEGORY_OPTIMIZER_STATES);
+	assert_int_equal(duplicates(&s, 30).states, 0);
+}
+
+static void a_gradient_without_states_is_not_stepped(void **state)
+{
+	struct scene s;
+	struct duplicates d;
+
+	(void)state;
+	training(&s);
+	block(&s, 21, MT_NO_STACK, MIB, CATEGORY_GRADIENTS);
+	block(&s, 21, MT_NO_STACK, 2 * MIB, CATEGORY_GRADIENTS);
+	block(&s, 22, MT_NO_STACK, 64 * MIB, CATEGORY_GRADIENTS);
+	d = duplicates(&s, 30);
+	assert_int_equal(d.unstepped, 64 * MIB);
+}
+
+static void data_that_is_made_at_once_is_a_set(void **state)
+{
+	struct scene s;
+	struct duplicates d;
+
+	(void)state;
+	training(&s);
+	for (uint64_t i = 0; i < 5; i++)
+		block(&s, 4 + i, BATCH, 8 * MIB, CATEGORY_OTHER);
+	d = duplicates(&s, 30);
+	assert_int_equal(d.data, 40 * MIB);
+	assert_int_equal(d.data_blocks, 5);
+	assert_int_equal(d.copies, 0);
+}
+
+static void activity(struct scene *s, uint64_t start_ns, enum phase phase, enum activity a)
+{
+	span(s, start_ns, phase, 1);
+	s->spans[s->all.count - 1].activity = (uint8_t)a;
+}
+
+/* Between the backward pass and the optimizer's step, the job's own code makes blocks of the
+ * parameters' sizes; the last of them fails. */
+static void copies_of_gradients_are_found(void **state)
+{
+	struct scene s;
+	struct duplicates d;
+
+	(void)state;
+	make(&s);
+	activity(&s, 0, PHASE_SETUP, ACTIVITY_MAIN);
+	activity(&s, 10, PHASE_BACKWARD, ACTIVITY_BACKWARD);
+	activity(&s, 20, PHASE_OPTIMIZER, ACTIVITY_MAIN);
+	for (uint64_t i = 0; i < 3; i++) {
+		block(&s, 1 + i, BATCH, (bytes)(i + 1) * MIB, CATEGORY_PARAMETERS);
+		block(&s, 11 + i, MT_NO_STACK, (bytes)(i + 1) * MIB, CATEGORY_GRADIENTS);
+	}
+	block(&s, 21, BATCH, MIB, CATEGORY_TEMPORARIES);
+	block(&s, 22, BATCH, 2 * MIB, CATEGORY_TEMPORARIES);
+	d = duplicates_with(&s, BATCH, 3 * MIB, 30);
+	assert_int_equal(d.gradient_copies, 6 * MIB);
+	assert_false(d.copies_stay);
+	/* All of them in one block. */
+	d = duplicates_with(&s, BATCH, 6 * MIB, 30);
+	assert_int_equal(d.gradient_copies, 9 * MIB);
+	d = duplicates_with(&s, BATCH, 40 * MIB, 30);
+	assert_int_equal(d.gradient_copies, 3 * MIB);
+}
+
+/* An optimizer that allocates nothing, in the fourth step: what this step's own code makes behind
+ * the backward pass counts, and what the one before made does not. */
+static void copies_of_gradients_need_no_optimizers_blocks(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	make(&s);
+	span(&s, 0, PHASE_SETUP, 1);
+	for (uint32_t step = 3; step <= 4; step++) {
+		span(&s, 100 * step, PHASE_BACKWARD, step);
+		s.spans[s.all.count - 1].activity = ACTIVITY_BACKWARD;
+		span(&s, 100 * step + 20, PHASE_OPTIMIZER, step);
+		s.spans[s.all.count - 1].activity = ACTIVITY_MAIN;
+		block(&s, 100 * step + 21, BATCH, 2 * MIB, CATEGORY_TEMPORARIES);
+	}
+	block(&s, 1, BATCH, 2 * MIB, CATEGORY_PARAMETERS);
+	block(&s, 401, MT_NO_STACK, 2 * MIB, CATEGORY_GRADIENTS);
+	assert_int_equal(duplicates(&s, 430).gradient_copies, 2 * MIB);
+}
+
+/* Behind the optimizer's step, the job's own code asks for data; or for a copy of a parameter. */
+static void data_that_is_asked_for_is_no_copy(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	training(&s);
+	activity(&s, 25, PHASE_OPTIMIZER, ACTIVITY_OPTIMIZER);
+	assert_true(duplicates_with(&s, BATCH, 40 * MIB, 30).request_is_own);
+	assert_false(duplicates_with(&s, BATCH, 3 * MIB, 30).request_is_own);
+	assert_false(duplicates_with(&s, FIRST, 40 * MIB, 30).request_is_own);
+	activity(&s, 26, PHASE_FORWARD, ACTIVITY_MODEL);
+	assert_false(duplicates_with(&s, BATCH, 40 * MIB, 30).request_is_own);
+}
+
+/* An embedding, four layers of two sizes, and a head like the embedding: not two models. With the
+ * same once more, in another order behind the embedding, it is two. */
+static void two_models_of_the_same_sizes_are_twins(void **state)
+{
+	static const bytes order[][10] = { { 9, 1, 2, 1, 2, 1, 2, 1, 2, 9 },
+					   { 9, 9, 1, 1, 1, 1, 2, 2, 2, 2 } };
+	struct scene s;
+
+	(void)state;
+	make(&s);
+	span(&s, 0, PHASE_SETUP, 1);
+	for (uint64_t k = 0; k < 2; k++) {
+		struct duplicates d;
+
+		for (uint64_t i = 0; i < 10; i++)
+			block(&s, 1 + 10 * k + i, BATCH, order[k][i] * MIB, CATEGORY_PARAMETERS);
+		d = duplicates(&s, 30);
+		assert_int_equal(d.twin, k ? 30 * MIB : 0);
+	}
+}
+
+/* Two of three parameters are copied before the model's first call, which no module does; and what
+ * the model has in these sizes itself is no copy. */
+static void a_copy_of_a_part_is_found(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	training(&s);
+	for (uint64_t i = 0; i < 6; i++)
+		block(&s, 4 + i, BATCH, (bytes)(i + 4) * MIB, CATEGORY_PARAMETERS);
+	assert_int_equal(duplicates(&s, 30).copies, 0);
+	for (uint64_t i = 0; i < 3; i++)
+		block(&s, 16 + i, BATCH, (bytes)(i + 1) * MIB, CATEGORY_INPUTS);
+	assert_int_equal(duplicates(&s, 30).copies, 6 * MIB);
+	s.spans[0].activity = ACTIVITY_MODEL;
+	assert_int_equal(duplicates(&s, 30).copies, 0);
+}
+
+/* One deep copy of a model may be a reference; three are no references. */
+static void deep_copies_are_found(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	make(&s);
+	span(&s, 0, PHASE_SETUP, 1);
+	s.info[SECOND].flags &= ~(uint32_t)STACK_MODULE;
+	s.info[SECOND].tags = TAGGED(COPY);
+	block(&s, 1, BATCH, 10 * MIB, CATEGORY_PARAMETERS);
+	block(&s, 2, SECOND, 10 * MIB, CATEGORY_PARAMETERS);
+	assert_int_equal(duplicates(&s, 30).twin, 10 * MIB);
+	assert_int_equal(duplicates(&s, 30).copies, 0);
+	block(&s, 3, SECOND, 10 * MIB, CATEGORY_PARAMETERS);
+	assert_int_equal(duplicates(&s, 30).copies, 20 * MIB);
+	s.info[SECOND].flags |= STACK_INIT;
+	assert_int_equal(duplicates(&s, 30).twin, 0);
+}
+
+/* The job's own code copies the embedding into a parameter of its own, whose block is none by its
+ * frames: both have a gradient, and Adam has two states of each. */
+static void a_parameter_that_only_its_gradient_shows_is_one(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	training(&s);
+	block(&s, 4, BATCH, 3 * MIB, CATEGORY_INPUTS);
+	for (uint64_t i = 0; i < 2; i++) {
+		block(&s, 16, OPTIMIZER, 3 * MIB, CATEGORY_OPTIMIZER_STATES);
+		block(&s, 14, MT_NO_STACK, 3 * MIB, CATEGORY_GRADIENTS);
+	}
+	assert_int_equal(duplicates(&s, 30).states, 0);
+}
+
+static struct untied untied(const struct scene *s, bytes requested)
+{
+	struct failed_request request = { OPTIMIZER, requested };
+
+	return untied_live(&s->live, &s->all, &s->tables, &request);
+}
+
+/* Parameters of 1, 2 and 64 MiB, which a module has, and a copy of the last one. */
+static void tied_by_copy(struct scene *s)
+{
+	make(s);
+	span(s, 0, PHASE_SETUP, 1);
+	s->info[SECOND].flags = STACK_FRAMES | HINT_PARAMETERS << STACK_HINT_SHIFT;
+	for (uint64_t i = 0; i < 3; i++)
+		block(s, 1 + i, SECOND, (i < 2 ? (bytes)i + 1 : 64) * MIB, CATEGORY_PARAMETERS);
+	block(s, 5, BATCH, 64 * MIB, CATEGORY_INPUTS);
+	span(s, 10, PHASE_FORWARD, 1);
+	s->spans[1].activity = ACTIVITY_MODEL;
+}
+
+static void a_copy_of_the_largest_parameter_is_untied(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	tied_by_copy(&s);
+	assert_int_equal(untied(&s, 0).bytes, 64 * MIB);
+	assert_int_equal(untied(&s, 0).count, 1);
+	/* Nobody trains it: it is no parameter. */
+	block(&s, 20, MT_NO_STACK, 64 * MIB, CATEGORY_GRADIENTS);
+	assert_int_equal(untied(&s, 0).bytes, 0);
+	/* Two weights, two gradients, three states, and the fourth is asked for: eight, half of
+	 * them. */
+	block(&s, 21, MT_NO_STACK, 64 * MIB, CATEGORY_GRADIENTS);
+	for (uint64_t i = 0; i < 3; i++)
+		block(&s, 22 + i, OPTIMIZER, 64 * MIB, CATEGORY_OPTIMIZER_STATES);
+	assert_int_equal(untied(&s, 64 * MIB).bytes, 4 * 64 * MIB);
+}
+
+/* Copies of other parameters too: a second model. And what is made behind the first call is data.
+ */
+static void a_copy_of_more_is_no_untied_weight(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	tied_by_copy(&s);
+	block(&s, 6, BATCH, 2 * MIB, CATEGORY_INPUTS);
+	assert_int_equal(untied(&s, 0).bytes, 0);
+	tied_by_copy(&s);
+	s.list[3].alloc.time_ns = 12;
+	assert_int_equal(untied(&s, 0).bytes, 0);
+	tied_by_copy(&s);
+	s.info[BATCH].tags = TAGGED(COPY);
+	assert_int_equal(untied(&s, 0).bytes, 64 * MIB);
+	s.info[BATCH].flags |= STACK_INIT;
+	assert_int_equal(untied(&s, 0).bytes, 0);
+}
+
+/* A queue is filled before the step's forward pass and again behind its optimizer. */
+static void a_queue_that_outlives_its_step_is_data(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	training(&s);
+	for (uint64_t i = 0; i < 5; i++)
+		block(&s, 21 + i, BATCH, 8 * MIB, CATEGORY_INPUTS);
+	span(&s, 40, PHASE_FORWARD, 2);
+	s.spans[s.all.count - 1].activity = ACTIVITY_MODEL;
+	assert_int_equal(duplicates(&s, 45).data, 0);
+	span(&s, 50, PHASE_OPTIMIZER, 2);
+	s.spans[s.all.count - 1].activity = ACTIVITY_OPTIMIZER;
+	span(&s, 60, PHASE_OPTIMIZER, 2);
+	s.spans[s.all.count - 1].activity = ACTIVITY_MAIN;
+	for (uint64_t i = 0; i < 4; i++)
+		block(&s, 61 + i, BATCH, 8 * MIB, CATEGORY_INPUTS);
+	assert_int_equal(duplicates(&s, 70).data, 72 * MIB);
+	assert_int_equal(duplicates(&s, 70).data_blocks, 9);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(one_model_has_no_duplicates),
+		cmocka_unit_test(a_second_model_is_found),
+		cmocka_unit_test(a_second_optimizer_is_found),
+		cmocka_unit_test(a_gradient_without_states_is_not_stepped),
+		cmocka_unit_test(data_that_is_made_at_once_is_a_set),
+		cmocka_unit_test(copies_of_gradients_are_found),
+		cmocka_unit_test(copies_of_gradients_need_no_optimizers_blocks),
+		cmocka_unit_test(data_that_is_asked_for_is_no_copy),
+		cmocka_unit_test(two_models_of_the_same_sizes_are_twins),
+		cmocka_unit_test(a_copy_of_a_part_is_found),
+		cmocka_unit_test(deep_copies_are_found),
+		cmocka_unit_test(a_parameter_that_only_its_gradient_shows_is_one),
+		cmocka_unit_test(a_copy_of_the_largest_parameter_is_untied),
+		cmocka_unit_test(a_copy_of_more_is_no_untied_weight),
+		cmocka_unit_test(a_queue_that_outlives_its_step_is_data),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
