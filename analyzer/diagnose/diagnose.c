@@ -220,6 +220,8 @@ static const char *confidence_of(const struct metrics *m, enum rule rule, bytes 
 	/* A second training loop looks the same until its first backward pass. */
 	if (rule == RULE_EVAL_GRAPH_KEPT && !m->run_evaluates)
 		c++;
+	if (rule == RULE_KV_CACHE_STATIC && m->kv_own)
+		c++;
 	return names[c > CONFIDENCE_LOW ? CONFIDENCE_LOW : c];
 }
 
@@ -233,6 +235,9 @@ static enum tier tier_of(const struct metrics *m, enum rule rule, bytes weight)
 	/* Without a proof of inference, what else explains the peak comes first. */
 	if (rule == RULE_INFERENCE_GRAPH && !m->inference)
 		return TIER_DEFAULT;
+	/* A second training loop looks the same until its first backward pass. */
+	if (rule == RULE_EVAL_GRAPH_KEPT && !m->run_evaluates)
+		return TIER_PEAK;
 	if (rules[rule].tier != TIER_PIECES)
 		return rules[rule].tier;
 	if (m->died && rule == RULE_FRAG_EXTERNAL &&

@@ -1,8 +1,9 @@
 #include "metrics/metrics_inference.h"
 
+#include "metrics/metrics_head.h"
 #include "metrics/metrics_sizes.h"
 
-#include <limits.h>
+#define MIN_CACHE (INT64_C(1) << 20) /* smaller blocks are tokens */
 
 void metrics_tag_caches(struct metrics_pass *p, const struct snapshot *live)
 {
@@ -12,56 +13,18 @@ void metrics_tag_caches(struct metrics_pass *p, const struct snapshot *live)
 			p->tags[live->groups[i].stack] |= TAGGED(KV_CACHE);
 }
 
-/* How many forward() methods are on the stack? */
-static unsigned depth_of(const struct tables *t, uint32_t stack)
-{
-	const struct stack *s = &t->stacks[stack];
-	unsigned n = 0;
-
-	for (uint32_t i = 0; i < s->frame_count; i++)
-		n += frame_is(t, s->frames[i], FRAME_FORWARD);
-	return n;
-}
-
-/* The linear layers of the model: the least and the greatest depth of their calls. */
-struct depths {
-	unsigned least, greatest;
-};
-
-static struct depths depths_of_linear(const struct metrics_pass *p)
-{
-	struct depths d = { .least = UINT_MAX };
-
-	for (uint32_t i = 1; i < p->tables->stack_count; i++)
-		if (p->tags[i] & TAGGED(LINEAR)) {
-			unsigned depth = depth_of(p->tables, i);
-
-			d.least = depth < d.least ? depth : d.least;
-			d.greatest = depth > d.greatest ? depth : d.greatest;
-		}
-	return d;
-}
-
-/* Does the model's outermost forward() call this linear layer itself, while others lie deeper? */
-static int is_head(const struct metrics_pass *p, const struct depths *d, uint32_t stack)
-{
-	return stack < p->tables->stack_count && p->tags[stack] & TAGGED(LINEAR) &&
-	       !(p->tags[stack] & TAGGED(ATTENTION)) && d->least < d->greatest &&
-	       depth_of(p->tables, stack) == d->least;
-}
-
 /* The output of the head, for all tokens of the prompt. */
 static void find_head(const struct metrics_pass *p, struct device_pass *d,
 		      const struct snapshot *live)
 {
-	const struct depths depths = depths_of_linear(p);
+	const struct head_depths depths = metrics_head_depths(p);
 	struct metrics *m = d->m;
 
-	if (d->failure && is_head(p, &depths, d->failure->stack))
+	if (d->failure && metrics_is_head(p, &depths, d->failure->stack))
 		add(&m->head, d->failure->requested);
 	for (size_t i = 0; i < live->count; i++)
 		if (live->groups[i].category != CATEGORY_WORKSPACES &&
-		    is_head(p, &depths, live->groups[i].stack))
+		    metrics_is_head(p, &depths, live->groups[i].stack))
 			add(&m->head, live->groups[i].bytes);
 }
 
@@ -95,6 +58,32 @@ static bytes room_for(const struct metrics *m, bytes each)
 		       : 0;
 }
 
+int metrics_is_own_cache(const struct metrics_pass *p, uint32_t stack, bytes size)
+{
+	return size >= MIN_CACHE && stack < p->tables->stack_count &&
+	       p->tags[stack] & TAGGED(GENERATE) && tables_stack_is_own_code(p->tables, stack);
+}
+
+/* A loop of the job's own that generates text allocates its cache itself. */
+static void find_own_cache(const struct metrics_pass *p, const struct failure *f,
+			   const struct snapshot *live, struct metrics *m)
+{
+	bytes own = f && metrics_is_own_cache(p, f->stack, f->requested) ? f->requested : 0;
+
+	for (size_t i = 0; i < live->count; i++) {
+		const struct block_group *g = &live->groups[i];
+
+		if (g->category != CATEGORY_KV_CACHE &&
+		    metrics_is_own_cache(p, g->stack, g->largest))
+			add(&own, g->bytes);
+	}
+	if (own <= m->kv_cache)
+		return;
+	m->kv_cache = own;
+	m->kv_own = 1;
+	m->kv_token = m->kv_tokens_left = 0;
+}
+
 void metrics_find_inference(const struct metrics_pass *p, struct device_pass *d,
 			    const struct snapshot *live)
 {
@@ -109,9 +98,13 @@ void metrics_find_inference(const struct metrics_pass *p, struct device_pass *d,
 	m->unused_graph = r->keeps_graph ? m->pass_live : 0;
 	m->graph_layers = r->keeps_graph ? r->layers : 0;
 	m->graphs_dropped = r->graphs_dropped;
-	m->inference = r->is_inference;
-	if (!r->is_inference)
+	/* A second model like the first is a reference for training, whose casts of weights are
+	 * freed behind each call of it, as a graph would be. */
+	m->inference = r->is_inference && !(m->twin && m->graphs_dropped);
+	if (!m->inference) {
+		find_own_cache(p, f, live, m);
 		return;
+	}
 	m->kv_token = r->cache_token;
 	m->kv_request = r->cache;
 	m->kv_kept = r->cache_kept;
@@ -123,6 +116,7 @@ void metrics_find_inference(const struct metrics_pass *p, struct device_pass *d,
 	m->results = r->results;
 	m->results_blocks = r->results_blocks;
 	m->repeat_stack = r->results ? r->results_stack : m->repeat_stack;
+	find_own_cache(p, f, live, m);
 	find_head(p, d, live);
 	find_stage(p, d);
 }

@@ -1,5 +1,7 @@
 #include "metrics/metrics_live.h"
 
+#include "metrics/metrics_doubled.h"
+#include "metrics/metrics_inference.h"
 #include "metrics/metrics_replaced.h"
 #include "metrics/metrics_sizes.h"
 
@@ -46,6 +48,9 @@ static void copy_duplicates(struct metrics *m, const struct duplicates *p)
 
 int metrics_may_be_huge(const struct device_pass *d, uint64_t tags, bytes size)
 {
+	/* A cache that the job's own code allocates for generation. */
+	if ((tags & (TAGGED(GENERATE) | TAGGED(MODEL))) == TAGGED(GENERATE))
+		return 0;
 	return !metrics_is_logits(d, tags, size) && !metrics_is_score(d, tags, 0, size) &&
 	       !(tags &
 		 (TAGGED(LINEAR) | TAGGED(OPTIMIZER) | TAGGED(LOAD) | TAGGED(SAVE) | TAGGED(CLIP) |
@@ -114,16 +119,17 @@ static void find_new_data(const struct metrics_pass *p, const struct device_pass
 			&d->stacks[g->stack < p->tables->stack_count ? g->stack : 0];
 
 		if (g->category != CATEGORY_INPUTS || g->bytes <= m->data ||
-		    !tables_stack_is_own_code(p->tables, g->stack) || l->last_step != d->step + 1 ||
+		    !tables_stack_is_own_code(p->tables, g->stack) ||
+		    metrics_is_own_cache(p, g->stack, g->largest) || l->last_step != d->step + 1 ||
 		    l->steps != 1 || l->blocks != g->blocks)
 			continue;
 		m->data = g->bytes;
 		m->data_blocks = (int64_t)g->blocks;
 	}
 	if (live->duplicates.request_is_own && d->failure->stack < p->tables->stack_count &&
-	    !d->stacks[d->failure->stack].blocks && d->failure->requested > m->data) {
-		m->data = d->failure->requested;
-		m->data_blocks = 1;
+	    !d->stacks[d->failure->stack].blocks && d->failure->requested > m->data / 4) {
+		add(&m->data, d->failure->requested);
+		m->data_blocks++;
 	}
 }
 
@@ -139,6 +145,7 @@ void metrics_what_is_live(const struct metrics_pass *p, struct device_pass *d,
 	for (uint32_t i = 1; i < p->tables->stack_count; i++)
 		d->m->model_stacks += p->tags[i] & TAGGED(MODEL) && d->stacks[i].last_step &&
 				      d->stacks[i].last_step + 1 >= d->step + 1;
+	metrics_find_doubled(p, d, live);
 	metrics_find_growing(p, d);
 	metrics_find_widened(d, live, p->tables->stack_count);
 }

@@ -164,6 +164,7 @@ static void add_origin(struct moment_pass *s, const struct mt_record *r, uint64_
 		add(&m->run_live, r->bytes);
 		add(&s->run_model, tags & TAGGED(MODEL) ? r->bytes : 0);
 		add(&s->run_new, tag.removed_by & 1u << WITHOUT_NEW_RUN ? r->bytes : 0);
+		m->run_blocks += tags & TAGGED(MODEL) && tag.removed_by & 1u << WITHOUT_NEW_RUN;
 		m->run_evaluates |= (tags & TAGGED(EVALUATE)) != 0;
 	}
 }

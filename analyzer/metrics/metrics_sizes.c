@@ -1,5 +1,7 @@
 #include "metrics/metrics_sizes.h"
 
+#include "metrics/metrics_head.h"
+
 int metrics_is_logits(const struct device_pass *d, uint64_t tags, bytes size)
 {
 	if (!d->logits || tags & (TAGGED(OPTIMIZER) | TAGGED(LOAD)))
@@ -69,6 +71,7 @@ void metrics_find_sizes(struct device_pass *d, struct metrics_pass *p, const str
 		else
 			d->scores = size > d->scores ? size : d->scores;
 	}
+	d->logits = larger_of(d->logits, metrics_head_size(p, d->failure, s));
 	find_kin(d, p, s);
 	d->m->logits_block = d->logits;
 	d->m->attention_block = d->scores;

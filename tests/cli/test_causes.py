@@ -6,6 +6,9 @@ import sys
 import unittest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.append(os.path.join(ROOT, "tests", "population"))
+from causes import CAUSES  # noqa: E402
+
 MEMTRACE = os.path.join(os.environ.get("TEST_BUILD", os.path.join(ROOT, "build")), "memtrace")
 DOC = os.path.join(ROOT, "docs", "causes.md")
 HEAD = """# Causes
@@ -47,6 +50,11 @@ class Causes(unittest.TestCase):
     def test_each_is_explained(self):
         for name, title, says, source in rows():
             self.assertTrue(title and source, name)
+
+    def test_population(self):
+        """The rules that name the faults of tests/population rightly are rules."""
+        known = {name for name, _, says, _ in rows() if says}
+        self.assertEqual({rule for named in CAUSES.values() for rule in named} - known, set())
 
 
 if __name__ == "__main__":

@@ -21,11 +21,11 @@ CAUSES = {
     "batch too large": ("ACT_PEAK", "LOGITS_SPIKE", "INFERENCE_BATCH"),  # smaller batches, accumulated: whichever of the two is larger, it scales with the batch
     "evaluation batch": ("EVAL_BATCH_LARGE", "BATCH_OUTLIER"),  # the evaluation's batch makes the peak: a smaller one, the training fits
     "reference with a graph": ("REFERENCE_GRAPH", "EVAL_GRAPH_KEPT", "GRADIENTS_UNUSED"),  # no_grad() around a model that is not trained
-    "whole model recomputed": ("RECOMPUTE_COARSE", "RECOMPUTE_INEFFECTIVE"),  # one checkpoint for all: one for each block
+    "whole model recomputed": ("RECOMPUTE_INEFFECTIVE",),  # one checkpoint for all: one for each block
     "recomputation off": ("RECOMPUTE_INEFFECTIVE", "ACT_PEAK"),  # asked for, and not at work: the activations are all there
-    "double precision": ("DOUBLE_PRECISION",),  # float64 where float32 was meant
+    "double precision": ("DOUBLE_PRECISION", "ACT_UPCAST"),  # float64 where float32 was meant
     "upcast activations": ("ACT_PEAK", "ACT_UPCAST"),  # fp32 copies of bf16 activations are saved for backward
-    "second copy of the weights": ("SECOND_MODEL", "FP32_WEIGHTS_KEPT"),  # weights that nothing reads stay beside those that are trained
+    "second copy of the weights": ("SECOND_MODEL",),  # weights that nothing reads stay beside those that are trained
     "leak outside of PyTorch": ("LEAK_OUTSIDE_TORCH",),
     "larger batch": ("BATCH_OUTLIER",),
     "activations": ("ACT_PEAK",),

@@ -62,6 +62,9 @@ static void a_new_call_is_not_the_references(void **state)
 	assert_cause(&m, "REFERENCE_GRAPH");
 	m.again_was_new = 1;
 	assert_cause(&m, "GRAPH_UNUSED");
+	m.again_is_new = 1;
+	m.again_was_new = 0;
+	assert_cause(&m, "FORWARD_REPEATED");
 	/* In the first step each line is new. */
 	m.step = m.steps = 1;
 	assert_cause(&m, "REFERENCE_GRAPH");
@@ -72,6 +75,7 @@ static void adapters_have_a_frozen_base(void **state)
 	struct metrics m = failure();
 
 	(void)state;
+	m.tags = TAGGED(ADAPTER);
 	m.adapters = 10 * MIB;
 	m.gradients = 12 * MIB;
 	assert_cause(&m, "ACT_PEAK");
@@ -142,6 +146,122 @@ static void a_first_step_with_no_grad_is_no_evaluation(void **state)
 	assert_cause(&m, "ACT_PEAK");
 }
 
+/* Some outputs of an earlier pass are no graph, of which all layers are there. */
+static void some_outputs_are_no_graph(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.kept = m.left = 448 * MIB;
+	m.passes_kept = 1;
+	m.pass_newest = 950 * MIB;
+	m.kept_stacks = 4;
+	m.model_stacks = 15;
+	assert_int_equal(assert_cause(&m, "EARLIER_STEP_KEPT"), 448 * MIB);
+	m.kept = 500 * MIB;
+	m.kept_stacks = 8;
+	assert_int_equal(assert_cause(&m, "GRAPH_KEPT"), 500 * MIB);
+}
+
+/* What this step has left already counts for what is short. */
+static void the_newest_step_leaves_tensors_too(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.short_by = 200 * MIB;
+	m.left = 120 * MIB;
+	assert_cause(&m, "ACT_PEAK");
+	m.left_now = 100 * MIB;
+	assert_int_equal(assert_cause(&m, "EARLIER_STEP_KEPT"), 220 * MIB);
+}
+
+/* A layer or two of an evaluation have most of what they made, with a graph and without. */
+static void the_first_layer_of_an_evaluation_shows_no_graph(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.in_backward = 0;
+	m.in_forward = m.in_evaluation = 1;
+	m.run_new = m.run_model = 90;
+	m.run_live = m.size_growth = 600 * MIB;
+	m.run_born = 700 * MIB;
+	m.run_blocks = 4;
+	assert_cause(&m, "EVAL_BATCH_LARGE");
+	m.run_blocks = 40;
+	m.run_evaluates = 1;
+	assert_cause(&m, "EVAL_GRAPH_KEPT");
+	/* A second training loop, whose caller is new, keeps its activations as the first one did.
+	 */
+	m.data = 500 * MIB;
+	m.data_blocks = 1;
+	assert_cause(&m, "EVAL_GRAPH_KEPT");
+	m.run_evaluates = 0;
+	assert_int_equal(assert_cause(&m, "DATA_ON_GPU"), 500 * MIB);
+}
+
+/* Without a backward pass, four passes that wait may be those of predict(). */
+static void predictions_are_not_summed(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.in_backward = m.steps = 0;
+	m.in_forward = m.step = 1;
+	m.waiting = 700 * MIB;
+	m.passes_waiting = 3;
+	m.activations = 850 * MIB;
+	m.unused_graph = 900 * MIB;
+	m.graph_layers = 10;
+	assert_int_equal(assert_cause(&m, "LOSSES_SUMMED"), 700 * MIB);
+	m.run_evaluates = 1;
+	assert_int_equal(assert_cause(&m, "INFERENCE_GRAPH"), 810 * MIB);
+	m.twin = 100 * MIB;
+	assert_cause(&m, "ACT_PEAK");
+}
+
+/* The optimizer's first step has all states when it asks for something else. */
+static void the_first_optimizer_step_shows_what_has_no_state(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.in_backward = 0;
+	m.in_optimizer = m.request_is_state = 1;
+	m.step = m.steps = 1;
+	m.gradients = m.optimizer_states = 300 * MIB;
+	m.unstepped = 280 * MIB;
+	assert_cause(&m, "OPT_FIRST_STEP_JUMP");
+	m.request_is_state = 0;
+	assert_int_equal(assert_cause(&m, "GRADIENTS_UNUSED"), 280 * MIB);
+}
+
+/* A type of twice the size costs half of what has it. */
+static void tensors_of_twice_the_size_are_a_cause(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.huge = m.doubled_block = 300 * MIB;
+	m.huge_sum = m.doubled = 1200 * MIB;
+	m.huge_blocks = m.doubled_blocks = 4;
+	assert_int_equal(assert_cause(&m, "ACT_UPCAST"), 600 * MIB);
+	m.doubled = 0;
+	assert_cause(&m, "HUGE_TENSORS");
+}
+
+/* Adapters below the size from which blocks have stacks: their tag is on the stacks. */
+static void small_adapters_have_a_base_too(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.gradients = 300 * MIB;
+	m.tags = TAGGED(ADAPTER);
+	assert_int_equal(assert_cause(&m, "BASE_TRAINED"), 300 * MIB);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -150,6 +270,13 @@ int main(void)
 		cmocka_unit_test(widened_parameters_are_a_cause),
 		cmocka_unit_test(results_have_a_call_between),
 		cmocka_unit_test(a_first_step_with_no_grad_is_no_evaluation),
+		cmocka_unit_test(some_outputs_are_no_graph),
+		cmocka_unit_test(the_newest_step_leaves_tensors_too),
+		cmocka_unit_test(the_first_layer_of_an_evaluation_shows_no_graph),
+		cmocka_unit_test(predictions_are_not_summed),
+		cmocka_unit_test(the_first_optimizer_step_shows_what_has_no_state),
+		cmocka_unit_test(tensors_of_twice_the_size_are_a_cause),
+		cmocka_unit_test(small_adapters_have_a_base_too),
 		cmocka_unit_test(gradients_of_no_optimizer_may_be_accumulated),
 	};
 

@@ -1,0 +1,70 @@
+#include "metrics/metrics_doubled.h"
+
+#include "metrics/metrics_sizes.h"
+
+/* Stacks have numbers in the order in which they first appear. */
+struct doubled {
+	bytes size;
+	uint32_t first; /* the first stack of the job's own code that makes this size */
+	uint64_t blocks, halves;
+};
+
+static int is_of_step(const struct block_group *g)
+{
+	return g->category == CATEGORY_ACTIVATIONS || g->category == CATEGORY_TEMPORARIES ||
+	       g->category == CATEGORY_INPUTS || g->category == CATEGORY_OTHER;
+}
+
+/* The largest block that the job's own code has made, or asks for. */
+static bytes largest_own(const struct tables *t, const struct failure *f,
+			 const struct snapshot *live)
+{
+	bytes largest = f && tables_stack_is_own_code(t, f->stack) ? f->requested : 0;
+
+	for (size_t i = 0; i < live->count; i++) {
+		const struct block_group *g = &live->groups[i];
+
+		if (is_of_step(g) && tables_stack_is_own_code(t, g->stack))
+			largest = larger_of(largest, g->largest);
+	}
+	return largest;
+}
+
+/* Counts blocks of the size; the job's own code, or the backward pass of that, makes them. */
+static void count(struct doubled *n, const struct tables *t, uint32_t stack, uint64_t blocks)
+{
+	int is_own = tables_stack_is_own_code(t, stack);
+
+	if (!is_own && tables_stack_flags(t, stack) & STACK_FRAMES)
+		return;
+	n->blocks += blocks;
+	if (is_own && (!n->first || stack < n->first))
+		n->first = stack;
+}
+
+/* A tensor that the job's own code made before is half as large, and there are fewer of that size:
+ * what is put together of two parts leaves as many parts. */
+void metrics_find_doubled(const struct metrics_pass *p, const struct device_pass *d,
+			  const struct snapshot *live)
+{
+	const struct failure *f = d->failure && !d->failure->from_runtime ? d->failure : NULL;
+	struct doubled n = { .size = largest_own(p->tables, f, live) };
+
+	for (size_t i = 0; i < live->count; i++)
+		if (is_of_step(&live->groups[i]) && same_size(live->groups[i].largest, n.size))
+			count(&n, p->tables, live->groups[i].stack, live->groups[i].blocks);
+	if (f && same_size(f->requested, n.size))
+		count(&n, p->tables, f->stack, 1);
+	for (size_t i = 0; i < live->count; i++) {
+		const struct block_group *g = &live->groups[i];
+
+		if (is_of_step(g) && same_size(g->largest, n.size / 2) &&
+		    tables_stack_is_own_code(p->tables, g->stack) && g->stack < n.first)
+			n.halves += g->blocks;
+	}
+	if (!n.halves || n.blocks < 2 || n.blocks <= n.halves)
+		return;
+	d->m->doubled_block = n.size;
+	d->m->doubled_blocks = (int64_t)n.blocks;
+	d->m->doubled = bytes_times(n.size, d->m->doubled_blocks);
+}

@@ -1,0 +1,59 @@
+#include "metrics/metrics_head.h"
+
+#include <limits.h>
+
+/* How many forward() methods are on the stack? */
+static unsigned depth_of(const struct tables *t, uint32_t stack)
+{
+	const struct stack *s = &t->stacks[stack];
+	unsigned n = 0;
+
+	for (uint32_t i = 0; i < s->frame_count; i++)
+		n += frame_is(t, s->frames[i], FRAME_FORWARD);
+	return n;
+}
+
+struct head_depths metrics_head_depths(const struct metrics_pass *p)
+{
+	struct head_depths d = { .least = UINT_MAX };
+
+	for (uint32_t i = 1; i < p->tables->stack_count; i++)
+		if (p->tags[i] & TAGGED(LINEAR)) {
+			unsigned depth = depth_of(p->tables, i);
+
+			d.least = depth < d.least ? depth : d.least;
+			d.greatest = depth > d.greatest ? depth : d.greatest;
+		}
+	return d;
+}
+
+int metrics_is_head(const struct metrics_pass *p, const struct head_depths *d, uint32_t stack)
+{
+	return stack < p->tables->stack_count && p->tags[stack] & TAGGED(LINEAR) &&
+	       !(p->tags[stack] & TAGGED(ATTENTION)) && d->least < d->greatest &&
+	       depth_of(p->tables, stack) == d->least;
+}
+
+/* Notes a block of a linear layer: of the head, or of another one. */
+static void note(const struct metrics_pass *p, const struct head_depths *d, uint32_t stack,
+		 bytes size, bytes *head, bytes *other)
+{
+	bytes *to = metrics_is_head(p, d, stack) ? head : other;
+
+	if (stack < p->tables->stack_count && p->tags[stack] & TAGGED(LINEAR))
+		*to = larger_of(*to, size);
+}
+
+bytes metrics_head_size(const struct metrics_pass *p, const struct failure *f,
+			const struct snapshot *live)
+{
+	struct head_depths d = metrics_head_depths(p);
+	bytes head = 0, other = 0;
+
+	for (size_t i = 0; i < live->count; i++)
+		if (live->groups[i].category != CATEGORY_WORKSPACES)
+			note(p, &d, live->groups[i].stack, live->groups[i].largest, &head, &other);
+	if (f)
+		note(p, &d, f->stack, f->requested, &head, &other);
+	return head / 2 >= other ? head : 0;
+}

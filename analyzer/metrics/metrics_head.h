@@ -1,0 +1,21 @@
+/* The head: the linear layer that makes a model's outputs. */
+#ifndef MEMTRACE_METRICS_HEAD_H
+#define MEMTRACE_METRICS_HEAD_H
+
+#include "metrics/metrics_pass.h"
+
+/* The least and the greatest number of forward() methods around a linear layer. */
+struct head_depths {
+	unsigned least, greatest;
+};
+
+struct head_depths metrics_head_depths(const struct metrics_pass *p);
+/* Does the outermost forward(), or the job's own code, call this linear layer itself, while others
+ * lie deeper? */
+int metrics_is_head(const struct metrics_pass *p, const struct head_depths *d, uint32_t stack);
+/* The size of the head's largest live block or failed request, if it is twice that of any other
+ * linear layer; else 0. `f`: NULL if nothing failed. */
+bytes metrics_head_size(const struct metrics_pass *p, const struct failure *f,
+			const struct snapshot *live);
+
+#endif

@@ -1,0 +1,136 @@
+/* Which blocks are logits, conversions and caches, by snapshots made by hand. */
+#include "fixture.h"
+
+#include "metrics/metrics_doubled.h"
+#include "metrics/metrics_head.h"
+#include "metrics/metrics_inference.h"
+#include "metrics/metrics_live.h"
+#include "metrics/metrics_sizes.h"
+
+#define MIB (INT64_C(1) << 20)
+
+enum { LOSS_STACK = 1, LAYER, OWN, STACKS };
+
+/* The loss has a block of 100 MiB; five blocks of 200 MiB are copies in fp32 that the job's own
+ * code made, or what the layers of the model keep. */
+static void copies_of_the_jobs_own_code_are_logits(void **state)
+{
+	(void)state;
+	for (uint32_t stack = LAYER; stack <= OWN; stack++) {
+		struct block_group groups[] = {
+			{ .stack = LOSS_STACK,
+			  .blocks = 1,
+			  .smallest = 100 * MIB,
+			  .largest = 100 * MIB },
+			{ .stack = stack,
+			  .blocks = 5,
+			  .smallest = 200 * MIB,
+			  .largest = 200 * MIB },
+		};
+		struct snapshot live = { .groups = groups, .count = 2 };
+		struct tables tables = { .stack_count = STACKS };
+		uint64_t tags[STACKS] = { [LOSS_STACK] = TAGGED(LOSS), [LAYER] = TAGGED(MODEL) };
+		struct metrics m = { 0 };
+		struct metrics_pass p = { .tables = &tables, .tags = tags };
+		struct device_pass d = { .m = &m };
+
+		metrics_find_sizes(&d, &p, &live);
+		assert_int_equal(m.logits_block, 100 * MIB);
+		assert_int_equal(metrics_is_logits(&d, tags[stack], 200 * MIB), stack == OWN);
+		assert_true(metrics_is_logits(&d, tags[LOSS_STACK], 100 * MIB));
+	}
+}
+
+/* Frames 1 and 2 are forward() methods: a model of two layers, whose head its own forward() calls,
+ * and a linear layer that the job's own code calls. */
+static void the_head_is_the_outermost_linear_layer(void **state)
+{
+	static const uint32_t frames[] = { 1, 2, 1 };
+	static unsigned char kinds[] = { 0, FRAME_FORWARD, FRAME_FORWARD };
+	static struct stack stacks[STACKS] = {
+		[LAYER] = { .frame_count = 3, .frames = frames },
+		[OWN] = { .frame_count = 2, .frames = frames },
+	};
+	struct tables tables = {
+		.stack_count = STACKS, .stacks = stacks, .frame_kinds = kinds, .frame_count = 3
+	};
+	uint64_t tags[STACKS] = { [LAYER] = TAGGED(LINEAR), [OWN] = TAGGED(LINEAR) };
+	struct metrics_pass p = { .tables = &tables, .tags = tags };
+	struct failure f = { .stack = OWN, .requested = 180 * MIB };
+	struct block_group group = { .stack = LAYER, .largest = 90 * MIB };
+	struct snapshot live = { .groups = &group, .count = 1 };
+
+	(void)state;
+	assert_int_equal(metrics_head_size(&p, &f, &live), 180 * MIB);
+	assert_int_equal(metrics_head_size(&p, NULL, &live), 0);
+	group.largest = 91 * MIB;
+	assert_int_equal(metrics_head_size(&p, &f, &live), 0);
+}
+
+/* A line makes 50 MiB, the next one 100 MiB of it, the backward pass three times as much, and
+ * another 100 MiB are asked for: five of 100 MiB, of float64. */
+static void tensors_of_twice_the_size_are_doubled(void **state)
+{
+	static struct stack_info info[STACKS] = {
+		[1] = { .flags = STACK_FRAMES }, [2] = { .flags = STACK_FRAMES }
+	};
+	struct tables tables = { .stack_count = STACKS, .stack_info = info };
+	struct metrics_pass p = { .tables = &tables };
+	struct metrics m = { 0 };
+	struct failure f = { .requested = 100 * MIB };
+	struct device_pass d = { .m = &m, .failure = &f };
+	struct block_group groups[] = {
+		{ .stack = 1, .blocks = 1, .largest = 50 * MIB, .category = CATEGORY_INPUTS },
+		{ .stack = 2, .blocks = 1, .largest = 100 * MIB, .category = CATEGORY_ACTIVATIONS },
+		{ .blocks = 3, .largest = 100 * MIB, .category = CATEGORY_TEMPORARIES },
+	};
+	struct snapshot live = { .groups = groups, .count = 3 };
+
+	(void)state;
+	metrics_find_doubled(&p, &d, &live);
+	assert_int_equal(m.doubled, 500 * MIB);
+	assert_int_equal(m.doubled_blocks, 5);
+	/* The smaller ones come later, or are as many: the larger ones are no conversion of them.
+	 */
+	m.doubled = 0;
+	groups[0].blocks = 5;
+	metrics_find_doubled(&p, &d, &live);
+	groups[0].blocks = 1;
+	groups[0].stack = 2;
+	groups[1].stack = 1;
+	metrics_find_doubled(&p, &d, &live);
+	assert_int_equal(m.doubled, 0);
+}
+
+/* What the job's own code makes in a function called generate is a cache, and nothing else. */
+static void a_cache_of_ones_own_is_told_by_its_function(void **state)
+{
+	static struct stack_info info[STACKS] = { [OWN] = { .flags = STACK_FRAMES },
+						  [LAYER] = { .flags = STACK_FRAMES |
+								       STACK_MODULE } };
+	struct tables tables = { .stack_count = STACKS, .stack_info = info };
+	uint64_t tags[STACKS] = {
+		[OWN] = TAGGED(GENERATE), [LAYER] = TAGGED(GENERATE) | TAGGED(MODEL)
+	};
+	struct metrics_pass p = { .tables = &tables, .tags = tags };
+	struct device_pass d = { 0 };
+
+	(void)state;
+	assert_true(metrics_is_own_cache(&p, OWN, MIB));
+	assert_false(metrics_is_own_cache(&p, OWN, MIB / 2));
+	assert_false(metrics_is_own_cache(&p, LAYER, MIB));
+	assert_false(metrics_may_be_huge(&d, tags[OWN], 100 * MIB));
+	assert_true(metrics_may_be_huge(&d, tags[LAYER], 100 * MIB));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_head_is_the_outermost_linear_layer),
+		cmocka_unit_test(tensors_of_twice_the_size_are_doubled),
+		cmocka_unit_test(a_cache_of_ones_own_is_told_by_its_function),
+		cmocka_unit_test(copies_of_the_jobs_own_code_are_logits),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
