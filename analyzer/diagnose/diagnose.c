@@ -222,6 +222,9 @@ static const char *confidence_of(const struct metrics *m, enum rule rule, bytes 
 		c++;
 	if (rule == RULE_KV_CACHE_STATIC && m->kv_own)
 		c++;
+	/* The later call may be the reference, and hold but a layer's blocks. */
+	if (rule == RULE_REFERENCE_GRAPH && !m->again_kept)
+		c++;
 	return names[c > CONFIDENCE_LOW ? CONFIDENCE_LOW : c];
 }
 

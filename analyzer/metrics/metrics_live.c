@@ -11,6 +11,27 @@ static int is_new_stack(const struct device_pass *d, uint32_t stack, size_t coun
 	return stack < count && !d->stacks[stack].before;
 }
 
+/* Has a stack held two blocks at once, in this step or another? */
+static int holds_several(const struct stack_levels *l)
+{
+	return l->held >= 2 * l->now || (l->before && l->held_before >= 2 * l->before);
+}
+
+/* Two calls of a model: what shows of whether the later one keeps a graph, as the earlier one does.
+ * Layers of one line, whose blocks the later call never held together, are under no_grad(). */
+static void compare_calls(const struct device_pass *d, const struct live_passes *p,
+			  size_t stack_count)
+{
+	const struct stack_levels *first, *again;
+
+	if (!p->again || p->first_stack >= stack_count || p->again_stack >= stack_count)
+		return;
+	first = &d->stacks[p->first_stack];
+	again = &d->stacks[p->again_stack];
+	d->m->again_kept = again->blocks && holds_several(again);
+	d->m->again_freed = again->blocks >= 2 && !d->m->again_kept && holds_several(first);
+}
+
 static void copy_passes(const struct device_pass *d, const struct live_passes *p,
 			size_t stack_count)
 {
@@ -31,6 +52,7 @@ static void copy_passes(const struct device_pass *d, const struct live_passes *p
 	m->left_stack = p->left.stack;
 	m->again_is_new = p->again && is_new_stack(d, p->again_stack, stack_count);
 	m->again_was_new = p->again && is_new_stack(d, p->first_stack, stack_count);
+	compare_calls(d, p, stack_count);
 }
 
 static void copy_duplicates(struct metrics *m, const struct duplicates *p)
@@ -73,15 +95,32 @@ static int is_candidate(const struct metrics_pass *p, const struct device_pass *
 	       metrics_may_be_huge(d, p->tags[stack], size);
 }
 
+/* The largest block of a linear layer. What a layer makes of it element by element is as large, and
+ * in proportion to the batch like it. */
+static bytes largest_linear(const struct metrics_pass *p, const struct snapshot *live)
+{
+	bytes largest = 0;
+
+	for (size_t i = 0; i < live->count; i++)
+		if (live->groups[i].stack < p->tables->stack_count &&
+		    p->tags[live->groups[i].stack] & TAGGED(LINEAR) &&
+		    live->groups[i].category != CATEGORY_WORKSPACES)
+			largest = larger_of(largest, live->groups[i].largest);
+	return largest;
+}
+
 void metrics_find_huge(struct device_pass *d, const struct metrics_pass *p,
 		       const struct snapshot *live)
 {
 	struct metrics *m = d->m;
 	const struct failure *f = d->failure && !d->failure->from_runtime ? d->failure : NULL;
 	uint32_t stack = f && f->stack < p->tables->stack_count ? f->stack : MT_NO_STACK;
-	bytes request = f && is_candidate(p, d, stack, f->requested, CATEGORY_TEMPORARIES)
-				? f->requested
-				: 0;
+	bytes linear = largest_linear(p, live);
+	bytes request =
+		f && !(same_size(f->requested, linear) && p->tags[stack] & TAGGED(MODEL)) &&
+				is_candidate(p, d, stack, f->requested, CATEGORY_TEMPORARIES)
+			? f->requested
+			: 0;
 
 	m->huge = request;
 	for (size_t i = 0; i < live->count; i++) {

@@ -64,7 +64,8 @@ struct stack_levels {
 	uint32_t steps, rises;
 	/* Blocks larger than all before, while one of them is live; blocks smaller than that. */
 	uint32_t block_rises, block_falls;
-	bytes widened; /* of blocks right after which one of half the size was freed */
+	bytes widened;        /* of blocks right after which one of half the size was freed */
+	bytes widened_before; /* of those, before the first call of the model */
 };
 
 struct callers {

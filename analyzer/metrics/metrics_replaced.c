@@ -21,8 +21,13 @@ void metrics_note_block(struct device_pass *d, struct stack_levels *l, const str
  * new one was made. */
 void metrics_note_freed(struct device_pass *d, const struct mt_record *was)
 {
-	if (d->latest && !d->backward_seen && same_size(d->latest, 2 * was->bytes))
-		add(&d->stacks[d->latest_stack].widened, d->latest);
+	struct stack_levels *l = &d->stacks[d->latest_stack];
+
+	if (d->latest && !d->backward_seen && same_size(d->latest, 2 * was->bytes)) {
+		add(&l->widened, d->latest);
+		if (!d->pending.count && d->phase != PHASE_EVALUATION)
+			add(&l->widened_before, d->latest);
+	}
 	d->latest = 0;
 }
 
@@ -32,8 +37,12 @@ void metrics_find_widened(const struct device_pass *d, const struct snapshot *li
 	for (size_t i = 0; i < live->count; i++) {
 		const struct block_group *g = &live->groups[i];
 
-		if (g->category == CATEGORY_PARAMETERS && g->stack < stack_count)
-			add(&d->m->widened, smaller_of(g->bytes, d->stacks[g->stack].widened));
+		/* What the job's own code converts has any category: no frame says what it is. */
+		if (g->stack < stack_count)
+			add(&d->m->widened,
+			    smaller_of(g->bytes, g->category == CATEGORY_PARAMETERS
+							 ? d->stacks[g->stack].widened
+							 : d->stacks[g->stack].widened_before));
 	}
 }
 

@@ -142,15 +142,18 @@ static void record_counterfactuals(const struct device_pass *d)
 #undef SET
 }
 
-/* A library was refused in one of the first steps: what libraries hold has grown in each of them.
- */
+/* A library was refused in one of the first steps: what libraries hold has grown in each of them,
+ * or would have grown by the request. */
 static void record_early_growth(const struct device_pass *d)
 {
-	for (size_t i = 1; i < d->count; i++)
+	const struct step_levels *last = &d->list[d->count - 1];
+	size_t grew = last->outside > last[-1].outside ? d->count - 1 : d->count - 2;
+
+	for (size_t i = 1; i <= grew; i++)
 		if (d->list[i].outside <= d->list[i - 1].outside)
 			return;
-	d->m->outside_growth = d->list[d->count - 1].outside - d->list[0].outside;
-	d->m->outside_per_step = d->m->outside_growth / (bytes)(d->count - 1);
+	d->m->outside_growth = last->outside - d->list[0].outside;
+	d->m->outside_per_step = d->m->outside_growth / (bytes)grew;
 }
 
 void metrics_from_steps(struct device_pass *d)

@@ -39,13 +39,14 @@ static void tensors_of_one_size_do_not_grow(void **state)
 	assert_int_equal(growing(*state, 0), 0);
 }
 
-/* Four parameters, each converted to a type of `times` its size; then a step. */
-static bytes widened(struct fixture *f, int times)
+/* Four parameters, each converted on the line `where` to a type of `times` its size; then a step.
+ */
+static bytes widened(struct fixture *f, uint32_t where, int times)
 {
 	for (bytes size = 4 * MIB; size <= 16 * MIB; size += 4 * MIB) {
 		uint64_t old = make(f, f->setup, size);
 
-		make(f, f->setup, times * size);
+		make(f, where, times * size);
 		drop(f, f->setup, old, size);
 	}
 	micro_batch(f);
@@ -56,20 +57,25 @@ static bytes widened(struct fixture *f, int times)
 
 static void a_conversion_to_twice_the_size_widens(void **state)
 {
-	assert_int_equal(widened(*state, 2), 80 * MIB);
+	assert_int_equal(widened(*state, ((struct fixture *)*state)->setup, 2), 80 * MIB);
+}
+
+/* p.data = p.data.to(torch.float64): no frame says that it is a parameter. */
+static void the_jobs_own_code_may_convert(void **state)
+{
+	assert_int_equal(widened(*state, own_line(*state), 2), 80 * MIB);
 }
 
 static void a_conversion_to_the_same_size_does_not(void **state)
 {
-	assert_int_equal(widened(*state, 1), 0);
+	assert_int_equal(widened(*state, ((struct fixture *)*state)->setup, 1), 0);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(tensors_of_several_layers_grow_in_turn),
-		CASE(tensors_of_one_size_do_not_grow),
-		CASE(a_conversion_to_twice_the_size_widens),
+		CASE(tensors_of_several_layers_grow_in_turn), CASE(tensors_of_one_size_do_not_grow),
+		CASE(a_conversion_to_twice_the_size_widens),  CASE(the_jobs_own_code_may_convert),
 		CASE(a_conversion_to_the_same_size_does_not),
 	};
 

@@ -102,6 +102,41 @@ static void tensors_of_twice_the_size_are_doubled(void **state)
 	assert_int_equal(m.doubled, 0);
 }
 
+/* A linear layer of 400 MiB, and its activation function asks for as much: in proportion. The job's
+ * own code asks for it: out of proportion to the blocks of 50 MiB beside it. */
+static void an_activation_function_is_in_proportion(void **state)
+{
+	static struct stack_info info[STACKS] = { [LAYER] = { .flags =
+								      STACK_FRAMES | STACK_MODULE },
+						  [OWN] = { .flags = STACK_FRAMES } };
+	struct tables tables = { .stack_count = STACKS, .stack_info = info };
+	uint64_t tags[STACKS] = { [1] = TAGGED(LINEAR) | TAGGED(MODEL), [LAYER] = TAGGED(MODEL) };
+	struct metrics_pass p = { .tables = &tables, .tags = tags };
+	struct metrics m = { 0 };
+	struct failure f = { .stack = LAYER, .requested = 400 * MIB };
+	struct device_pass d = { .m = &m, .failure = &f };
+	struct block_group groups[] = {
+		{ .stack = 1,
+		  .blocks = 1,
+		  .bytes = 400 * MIB,
+		  .largest = 400 * MIB,
+		  .category = CATEGORY_ACTIVATIONS },
+		{ .stack = LAYER,
+		  .blocks = 1,
+		  .bytes = 50 * MIB,
+		  .largest = 50 * MIB,
+		  .category = CATEGORY_ACTIVATIONS },
+	};
+	struct snapshot live = { .groups = groups, .count = 2 };
+
+	(void)state;
+	metrics_find_huge(&d, &p, &live);
+	assert_int_equal(m.huge, 50 * MIB);
+	f.stack = OWN;
+	metrics_find_huge(&d, &p, &live);
+	assert_int_equal(m.huge, 400 * MIB);
+}
+
 /* What the job's own code makes in a function called generate is a cache, and nothing else. */
 static void a_cache_of_ones_own_is_told_by_its_function(void **state)
 {
@@ -128,6 +163,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_head_is_the_outermost_linear_layer),
 		cmocka_unit_test(tensors_of_twice_the_size_are_doubled),
+		cmocka_unit_test(an_activation_function_is_in_proportion),
 		cmocka_unit_test(a_cache_of_ones_own_is_told_by_its_function),
 		cmocka_unit_test(copies_of_the_jobs_own_code_are_logits),
 	};
