@@ -29,13 +29,18 @@ function bar(delta, most) {
   return element("td", { class: "diff-bar", "aria-hidden": "true" }, inner);
 }
 
+// null: a side is unknown.
+function deltaOf(item) {
+  return item.a_bytes === null || item.b_bytes === null ? null : item.b_bytes - item.a_bytes;
+}
+
 function kindTable(kind, title, items, titles) {
-  const most = Math.max(...items.map((i) => Math.abs(i.b_bytes - i.a_bytes)));
+  const most = Math.max(...items.map((i) => Math.abs(deltaOf(i))));
   const row = (item) => {
-    const delta = item.b_bytes - item.a_bytes;
+    const delta = deltaOf(item);
     return element("tr", { "data-item": `${item.kind}.${item.name}`, "data-a": item.a_bytes, "data-b": item.b_bytes }, nameCell(item, titles),
       element("td", { class: "n" }, size(item.a_bytes)), element("td", { class: "n" }, size(item.b_bytes)),
-      element("td", { class: "n" }, delta ? change(delta) : "="), bar(delta, most));
+      element("td", { class: "n" }, delta === null ? "" : delta ? change(delta) : "="), bar(delta, most));
   };
   const head = headRow(title, ["A", "n"], ["B", "n"], ["change", "n"], ["less │ more", "middle"]);
   return growingTable({ class: "diff", "data-kind": kind }, head, items, row, ITEMS, `show all ${items.length}`);

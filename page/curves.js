@@ -146,9 +146,10 @@ export class BlockCurves extends Curves {
 
 // What each owner holds of the device, and what the caching allocator holds (`reserved`). Changes of one event are one moment: only the
 // last of them is a point of the curve, so the others are moved to it as if they came at once.
+// Without names: of none of them.
 export function ownerCurves(data, names) {
   const { at, series, level } = data.levels;
-  const keep = Uint32Array.from(at, (_, i) => i).filter((i) => series[i] > 0);
+  const keep = Uint32Array.from(at, (_, i) => i).filter((i) => series[i] > 0 && series[i] <= names.length);
   const now = new Float64Array(names.length);
   const delta = new Float64Array(keep.length);
   keep.forEach((i, k) => {

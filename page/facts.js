@@ -27,7 +27,7 @@ function card(value, label, bad) {
 
 export function showCards(place, rank) {
   const capacity = rank.device_memory_bytes;
-  const share = capacity ? ` of ${size(capacity)}, ${((100 * rank.peak.device_bytes) / capacity).toFixed(0)} %` : "";
+  const share = capacity && rank.peak.device_bytes !== null ? ` of ${size(capacity)}, ${((100 * rank.peak.device_bytes) / capacity).toFixed(0)} %` : "";
   const oom = rank.oom[rank.oom.length - 1];
   place.replaceChildren(
     card(size(rank.peak.allocated_bytes), "peak allocated to tensors"),

@@ -60,10 +60,15 @@ async function load(entry) {
   if (!described) return null;
   if (!page.streams.has(entry)) {
     const data = await decodeStream(described, page.titles.categories.length, (id) => byId(`b${id}`).textContent);
-    const owner = ownerCurves(data, page.titles.owners);
+    const owner = ownerCurves(data, knowsDevice(page.report.ranks[entry]) ? page.titles.owners : []);
     page.streams.set(entry, { data, category: new BlockCurves(page.titles.categories, data), owner, reserved: reservedCurve(data) });
   }
   return page.streams.get(entry);
+}
+
+// A file of another tool does not tell what is outside PyTorch's allocator.
+function knowsDevice(rank) {
+  return rank.peak.device_bytes !== null;
 }
 
 // The entries that are drawn: the chosen one, or both jobs of a comparison.
@@ -100,6 +105,9 @@ function showTimeline() {
   const hasSteps = knots.every((k) => k.length);
   byId("axis").querySelector('[value="step"]').disabled = !hasSteps;
   if (state.axis === "step" && !hasSteps) state.axis = byId("axis").value = "time";
+  const hasOwners = entries.every((entry) => knowsDevice(page.report.ranks[entry]));
+  byId("stacked").querySelector('[value="owner"]').disabled = !hasOwners;
+  if (state.stacked === "owner" && !hasOwners) state.stacked = byId("stacked").value = "category";
   const axes = streams.map(({ data }, i) => axisOf(state.axis, data, knots[i]));
   const domains = axes.map((axis) => axis.domain());
   const domain = [Math.min(...domains.map((d) => d[0])), Math.max(...domains.map((d) => d[1]))];
@@ -180,7 +188,7 @@ function showMoment() {
   text.dataset.bytes = moment.bytes;
   text.dataset.blocks = moment.live.length;
   text.textContent = `Event ${count(event)} of ${count(data.events)}, ${time(data.times[event])}${phase ? `, ${phase}` : ""}: ${size(moment.bytes)} (${count(moment.bytes)} bytes) in ` +
-    `${count(moment.live.length)} blocks; reserved ${size(held < 0 ? 0 : reserved.totalAt(held))}, device ${size(device < 0 ? 0 : owner.totalAt(device))}`;
+    `${count(moment.live.length)} blocks; reserved ${size(held < 0 ? 0 : reserved.totalAt(held))}, device ${size(owner.names.length ? (device < 0 ? 0 : owner.totalAt(device)) : null)}`;
   const context = { data, event, fixed: state.fixed, titles: page.titles, search, ...partsOf(data, event, state.fixed, moment.groups),
     visible: () => page.timeline.x.domain().map((p) => page.timeline.axis.eventAt(p)) };
   showFound(moment.live, search, data);

@@ -24,20 +24,20 @@ struct options {
 struct checked_rule {
 	const char *rule;
 	const struct rank *rank; /* the worst one; NULL: none to name */
-	bytes value, limit;
+	bytes value, limit;      /* `limit` may be UNKNOWN_BYTES, as the baseline's peak is */
 	int is_over, is_unknown;
 	int is_death;       /* `value` was asked for and not to be had; there is no limit */
 	const char *remark; /* what the value is, or why it is unknown; or NULL */
 };
 
 struct checked_rules {
-	struct checked_rule all[LEVELS * 2 + 2];
+	struct checked_rule all[LEVELS * 2 + 3];
 	size_t count;
 };
 
 static void add(struct checked_rules *v, struct checked_rule x)
 {
-	x.is_over = x.is_death || (!x.is_unknown && x.value > x.limit);
+	x.is_over = !x.is_unknown && (x.is_death || x.value > x.limit);
 	v->all[v->count++] = x;
 }
 
@@ -55,32 +55,70 @@ static const struct rank *largest(const struct report *r, enum level m)
 /* An out-of-memory error that ended a process exceeds every limit. */
 static void check_ooms(struct checked_rules *v, const struct report *r)
 {
+	const struct rank *unknown = NULL;
+
 	for (size_t i = 0; i < r->count; i++) {
 		const struct rank *x = &r->ranks[i];
 
-		if (x->end != END_OOM || !x->oom_count)
-			continue;
-		add(v, (struct checked_rule){ .rule = "out-of-memory",
-					      .rank = x,
-					      .value = rank_oom(x)->requested,
-					      .is_death = 1 });
-		return;
+		if (x->end == END_OOM && x->oom_count) {
+			add(v, (struct checked_rule){ .rule = "out-of-memory",
+						      .rank = x,
+						      .value = rank_oom(x)->requested,
+						      .is_death = 1 });
+			return;
+		}
+		unknown = !unknown && x->oom_count && rank_died(x) ? x : unknown;
 	}
+	if (unknown)
+		add(v, (struct checked_rule){
+			       .rule = "out-of-memory",
+			       .rank = unknown,
+			       .is_death = 1,
+			       .is_unknown = 1,
+			       .remark = "an allocation failed, and the file does not tell whether "
+					 "that ended the job" });
+}
+
+/* The reason why the highest value of a level is not that of the job; NULL: it is. */
+static const char *why_unknown(const struct report *r, enum level m)
+{
+	for (size_t i = 0; i < r->count; i++)
+		if (rank_level(&r->ranks[i], m) == UNKNOWN_BYTES)
+			return "the file of another tool does not tell it";
+	for (size_t i = 0; i < r->count; i++)
+		if (r->ranks[i].peak_of == PEAK_OF_HISTORY)
+			return "the recorded history lacks its beginning, where more may have been "
+			       "in use";
+	for (size_t i = 0; i < r->count; i++)
+		if (r->ranks[i].peak_of == PEAK_OF_MOMENT)
+			return "the snapshot has no history, only what was live at its end";
+	return NULL;
+}
+
+/* A peak that is not known to be the job's exceeds a limit nevertheless if it is higher. */
+static void check_level(struct checked_rules *v, const struct report *r, enum level m,
+			struct checked_rule x)
+{
+	x.rank = largest(r, m);
+	x.value = rank_level(x.rank, m);
+	if (x.rank->peak_of != PEAK_OF_JOB)
+		x.remark = peak_scope_title(x.rank->peak_of);
+	if (x.value <= x.limit && why_unknown(r, m)) {
+		x.is_unknown = 1;
+		x.remark = why_unknown(r, m);
+	}
+	add(v, x);
 }
 
 static void check_peaks(struct checked_rules *v, const struct report *r, const struct options *o)
 {
 	static const char *const rules[LEVELS] = { "max-peak", "max-reserved", "max-device" };
 
-	for (enum level m = 0; m < LEVELS; m++) {
-		const struct rank *x = largest(r, m);
-
+	for (enum level m = 0; m < LEVELS; m++)
 		if (o->limit[m] != UNKNOWN_BYTES)
-			add(v, (struct checked_rule){ .rule = rules[m],
-						      .rank = x,
-						      .value = rank_level(x, m),
-						      .limit = o->limit[m] });
-	}
+			check_level(
+				v, r, m,
+				(struct checked_rule){ .rule = rules[m], .limit = o->limit[m] });
 }
 
 static const struct step_row *step_of(const struct rank *r, uint32_t step)
@@ -130,13 +168,19 @@ static void check_baseline(struct checked_rules *v, const struct report *r,
 						   "baseline-device" };
 
 	for (enum level m = 0; m < LEVELS; m++) {
-		const struct rank *x = largest(r, m);
-		bytes was = rank_level(largest(base, m), m);
+		const int is_unknown = why_unknown(base, m) != NULL;
+		bytes was = is_unknown ? 0 : rank_level(largest(base, m), m);
+		struct checked_rule x = { .rule = rules[m],
+					  .limit = was + limit_of(tolerance, was) };
 
-		add(v, (struct checked_rule){ .rule = rules[m],
-					      .rank = x,
-					      .value = rank_level(x, m),
-					      .limit = was + limit_of(tolerance, was) });
+		if (is_unknown)
+			add(v, (struct checked_rule){
+				       .rule = rules[m],
+				       .limit = UNKNOWN_BYTES,
+				       .is_unknown = 1,
+				       .remark = "the peak of the baseline is not known" });
+		else
+			check_level(v, r, m, x);
 	}
 }
 
@@ -169,7 +213,8 @@ static json_t *rule_json(const struct checked_rule *v)
 	set(o, "rule", json_string(v->rule));
 	set(o, "ok", v->is_unknown ? json_null() : json_boolean(!v->is_over));
 	set(o, "bytes", v->is_unknown ? json_null() : json_integer(v->value));
-	set(o, "limit_bytes", v->is_death ? json_null() : json_integer(v->limit));
+	set(o, "limit_bytes", v->is_death ? json_null() : size(v->limit));
+	set(o, "remark", text(v->remark));
 	set(o, "rank", number(v->rank ? v->rank->rank : NO_RANK));
 	set(o, "simulated", v->rank ? json_boolean(v->rank->simulated) : json_null());
 	return o;

@@ -41,7 +41,7 @@ static int measure(const struct session *session, struct measured_need *need, st
 	/* One more than the step that failed, since the first step makes the optimizer's states. */
 	job.steps = r->oom_count ? (int)rank_oom(r)->when.step + 1 : 2;
 	job.steps = job.steps < 2 ? 2 : job.steps;
-	if (r->end != END_OOM)
+	if (!rank_died(r))
 		status = err_set(
 			e,
 			"--whole-need: the job did not run out of memory, so its peak is what it needs");

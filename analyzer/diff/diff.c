@@ -32,7 +32,8 @@ static struct run_value *take(struct run_values *v, enum diff_kind kind, const c
 	return &v->all[v->count++];
 }
 
-static void take_rank(struct run_values *v, const struct rank *r)
+/* `with_owners`: all runs know them. */
+static void take_rank(struct run_values *v, const struct rank *r, int with_owners)
 {
 	static const char *const titles[LEVELS] = { "tensors", "reserved", "device" };
 
@@ -40,7 +41,7 @@ static void take_rank(struct run_values *v, const struct rank *r)
 		take(v, DIFF_PEAK, level_key(m), titles[m], rank_level(r, m))->order = (int)m;
 	for (enum category k = 0; k < CATEGORIES; k++)
 		take(v, DIFF_CATEGORY, category_key(k), category_title(k), r->peak.by_category[k]);
-	for (size_t i = 0; i < r->owner_count; i++)
+	for (size_t i = 0; with_owners && i < r->owner_count; i++)
 		take(v, DIFF_OWNER, r->owners[i].key, r->owners[i].title, r->owners[i].at_peak);
 	for (size_t i = 0; i < r->phase_count; i++)
 		take(v, DIFF_PHASE, r->phases[i].phase, r->phases[i].phase, r->phases[i].peak);
@@ -64,9 +65,12 @@ static int by_name(const void *a, const void *b)
 	return ORDER(x->run, y->run);
 }
 
-/* A run without the item counts as 0. */
+/* A run without the item counts as 0. `values` is NULL if one of them is unknown. */
 static void spread_of(struct diff_spread *s, bytes *values, size_t count)
 {
+	s->median = s->least = s->most = UNKNOWN_BYTES;
+	if (!values)
+		return;
 	s->median = bytes_median(values, count);
 	s->least = values[0];
 	s->most = values[count - 1];
@@ -82,15 +86,19 @@ static void merge(struct diff *d, struct run_values *v)
 		const struct run_value *first = &v->all[k];
 		bytes at[SIDES][DIFF_MAX_RUNS] = { { 0 } };
 		struct diff_item *i = diff_add_item(d, first->kind, first->name, first->title);
+		int is_unknown[SIDES] = { 0 };
 
 		i->order = first->order;
 		for (; k < v->count && v->all[k].kind == first->kind &&
 		       !strcmp(v->all[k].name, first->name);
-		     k++)
-			at[v->all[k].side][v->all[k].run] =
-				bytes_add(at[v->all[k].side][v->all[k].run], v->all[k].bytes);
+		     k++) {
+			bytes *sum = &at[v->all[k].side][v->all[k].run];
+
+			is_unknown[v->all[k].side] |= v->all[k].bytes == UNKNOWN_BYTES;
+			*sum = bytes_add(*sum, v->all[k].bytes);
+		}
 		for (int s = 0; s < SIDES; s++)
-			spread_of(&i->side[s], at[s], d->side[s].count);
+			spread_of(&i->side[s], is_unknown[s] ? NULL : at[s], d->side[s].count);
 		i->is_changed = diff_item_is_beyond(i);
 	}
 }
@@ -123,38 +131,54 @@ static const struct rank *find_rank(const struct report *r, int rank)
 	return found;
 }
 
-int diff_make(struct diff *d, int rank, struct err *e)
+/* Chooses the rank of each run that is compared. */
+static int choose_ranks(struct diff *d, int rank, struct err *e)
 {
-	struct run_values v = { 0 };
-	int status = 0;
-
 	for (int s = 0; s < SIDES; s++)
 		for (size_t run = 0; run < d->side[s].count; run++) {
 			const struct report *r = &d->side[s].runs[run]->report;
-			size_t before = v.count;
 
 			d->side[s].ranks[run] =
 				rank == NO_RANK ? report_worst(r) : find_rank(r, rank);
-			if (!d->side[s].ranks[run]) {
-				status = err_set(e, "there is no trace of rank %d in %s", rank,
-						 s == SIDE_A ? "A" : "B");
-				continue;
-			}
-			take_rank(&v, d->side[s].ranks[run]);
+			if (!d->side[s].ranks[run])
+				return err_set(e, "there is no trace of rank %d in %s", rank,
+					       s == SIDE_A ? "A" : "B");
+		}
+	return 0;
+}
+
+static int know_owners(const struct diff *d)
+{
+	for (int s = 0; s < SIDES; s++)
+		for (size_t run = 0; run < d->side[s].count; run++)
+			if (d->side[s].ranks[run]->peak_device == UNKNOWN_BYTES)
+				return 0;
+	return 1;
+}
+
+int diff_make(struct diff *d, int rank, struct err *e)
+{
+	struct run_values v = { 0 };
+
+	if (choose_ranks(d, rank, e) < 0)
+		return -1;
+	for (int s = 0; s < SIDES; s++)
+		for (size_t run = 0; run < d->side[s].count; run++) {
+			size_t before = v.count;
+
+			take_rank(&v, d->side[s].ranks[run], know_owners(d));
 			for (; before < v.count; before++) {
 				v.all[before].side = s;
 				v.all[before].run = run;
 			}
 		}
-	if (!status) {
-		merge(d, &v);
-		qsort(d->items, d->count, sizeof(*d->items), by_change);
-		diff_pair_moved(d);
-		diff_configs(d);
-		qsort(d->items, d->count, sizeof(*d->items), by_change);
-	}
+	merge(d, &v);
+	qsort(d->items, d->count, sizeof(*d->items), by_change);
+	diff_pair_moved(d);
+	diff_configs(d);
+	qsort(d->items, d->count, sizeof(*d->items), by_change);
 	free(v.all);
-	return status;
+	return 0;
 }
 
 void diff_release(struct diff *d)

@@ -16,7 +16,7 @@ int diff_item_is_beyond(const struct diff_item *i)
 {
 	const struct diff_spread *a = &i->side[SIDE_A], *b = &i->side[SIDE_B];
 
-	return a->most < b->least || b->most < a->least;
+	return diff_item_is_known(i) && (a->most < b->least || b->most < a->least);
 }
 
 struct diff_item *diff_add_item(struct diff *d, enum diff_kind kind, const char *name,

@@ -15,8 +15,8 @@ enum { SIDE_A, SIDE_B, SIDES };
 
 /* The values of the runs of one side; a run without the item counts as 0. */
 struct diff_spread {
-	bytes median, least, most;
-	char *text; /* the value of a DIFF_CONFIG item; NULL: not given */
+	bytes median, least, most; /* or all UNKNOWN_BYTES */
+	char *text;                /* the value of a DIFF_CONFIG item; NULL: not given */
 };
 
 struct diff_item {
@@ -40,9 +40,15 @@ struct diff {
 	size_t count, room;
 };
 
+static inline int diff_item_is_known(const struct diff_item *i)
+{
+	return i->side[SIDE_A].median != UNKNOWN_BYTES && i->side[SIDE_B].median != UNKNOWN_BYTES;
+}
+
+/* 0 if a side is unknown. */
 static inline bytes diff_item_change(const struct diff_item *i)
 {
-	return i->side[SIDE_B].median - i->side[SIDE_A].median;
+	return diff_item_is_known(i) ? i->side[SIDE_B].median - i->side[SIDE_A].median : 0;
 }
 
 /* Do the values of the two sides not overlap? */

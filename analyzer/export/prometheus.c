@@ -5,19 +5,28 @@
 
 #include <stdlib.h>
 
+/* All memory of the device that is in use, and its owners. */
+static void add_use(struct exposition *x, const struct device *d)
+{
+	exposition_sample(x, METRIC_DEVICE, NULL, NULL, (double)moment_device(&d->now));
+	exposition_sample(x, METRIC_DEVICE_PEAK, NULL, NULL,
+			  (double)moment_device(&d->device_peak));
+	for (enum owner o = 0; o < OWNERS; o++)
+		if (d->owners_at_device_peak[o])
+			exposition_sample(x, METRIC_OWNER, "owner", owner_key(o),
+					  (double)d->owners_at_device_peak[o]);
+}
+
 static void add_device(struct exposition *x, const struct device *d)
 {
-	const struct moment *now = &d->now;
 	const struct {
 		enum metric_id id;
 		bytes value;
 	} values[] = {
-		{ METRIC_ALLOCATED, now->allocated },
+		{ METRIC_ALLOCATED, d->now.allocated },
 		{ METRIC_ALLOCATED_PEAK, d->peak.allocated },
-		{ METRIC_RESERVED, now->reserved },
+		{ METRIC_RESERVED, d->now.reserved },
 		{ METRIC_RESERVED_PEAK, d->reserved_peak },
-		{ METRIC_DEVICE, moment_device(now) },
-		{ METRIC_DEVICE_PEAK, moment_device(&d->device_peak) },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(values); i++)
@@ -29,10 +38,6 @@ static void add_device(struct exposition *x, const struct device *d)
 		if (d->at_peak.by_category[c])
 			exposition_sample(x, METRIC_CATEGORY, "category", category_key(c),
 					  (double)d->at_peak.by_category[c]);
-	for (enum owner o = 0; o < OWNERS; o++)
-		if (d->owners_at_device_peak[o])
-			exposition_sample(x, METRIC_OWNER, "owner", owner_key(o),
-					  (double)d->owners_at_device_peak[o]);
 }
 
 static int begin(struct export *x, struct err *e)
@@ -54,6 +59,8 @@ static int add(struct export *x, const struct input *in, struct err *e)
 			continue;
 		exposition_device(p, i);
 		add_device(p, &in->replay.device[i]);
+		if (!trace_is_imported(&in->trace))
+			add_use(p, &in->replay.device[i]);
 	}
 	exposition_device(p, MT_NO_DEVICE);
 	exposition_sample(p, METRIC_PINNED_PEAK, NULL, NULL, (double)in->replay.host.pinned_peak);

@@ -111,8 +111,7 @@ void snapshot_list_end(struct snapshot_writer *w)
 	w->in_group = 0;
 }
 
-static void put_event(struct snapshot_writer *w, enum snapshot_word action,
-		      const struct mt_record *r)
+void snapshot_event(struct snapshot_writer *w, enum snapshot_word action, const struct mt_record *r)
 {
 	struct pickle *p = &w->pickle;
 	int is_oom = action == WORD_oom;
@@ -160,16 +159,16 @@ static void on_event(void *context, uint64_t sequence, const struct mt_record *r
 	if (r->device != w->device)
 		return;
 	if (input_is_failure(w->in, r)) {
-		put_event(w, WORD_oom, r);
+		snapshot_event(w, WORD_oom, r);
 	} else if (input_is_block(w->in, r)) {
 		if (!is_alloc)
-			put_event(w, WORD_free_requested, r);
-		put_event(w, is_alloc ? WORD_alloc : WORD_free_completed, r);
+			snapshot_event(w, WORD_free_requested, r);
+		snapshot_event(w, is_alloc ? WORD_alloc : WORD_free_completed, r);
 	} else if (input_is_segment(w->in, r)) {
 		if (r->kind == MT_MAP || r->kind == MT_UNMAP)
-			put_event(w, is_alloc ? WORD_segment_map : WORD_segment_unmap, r);
+			snapshot_event(w, is_alloc ? WORD_segment_map : WORD_segment_unmap, r);
 		else
-			put_event(w, is_alloc ? WORD_segment_alloc : WORD_segment_freed, r);
+			snapshot_event(w, is_alloc ? WORD_segment_alloc : WORD_segment_freed, r);
 	}
 }
 
@@ -283,12 +282,6 @@ static void put_settings(struct snapshot_writer *w)
 	buf_release(&clean);
 }
 
-static void put_empty_list(struct snapshot_writer *w, enum snapshot_word key)
-{
-	snapshot_word(w, key);
-	pickle_list(&w->pickle);
-}
-
 /* The traces come first: they tell what is live at their end. */
 static void put_snapshot(struct snapshot_writer *w)
 {
@@ -299,8 +292,7 @@ static void put_snapshot(struct snapshot_writer *w)
 	snapshot_segments(w);
 	put_settings(w);
 	put_annotations(w);
-	put_empty_list(w, WORD_host_segments);
-	put_empty_list(w, WORD_host_traces);
+	snapshot_host(w);
 	pickle_set_items(&w->pickle);
 	pickle_end(&w->pickle);
 }

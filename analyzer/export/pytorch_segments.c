@@ -54,21 +54,23 @@ static void put_blocks(struct snapshot_writer *w, const struct mt_record *segmen
 	pickle_append_items(&w->pickle);
 }
 
-static void put_segment(struct snapshot_writer *w, const struct mt_record *segment,
-			const struct mt_record *block, size_t count)
+void snapshot_segment(struct snapshot_writer *w, const struct mt_record *segment,
+		      const struct mt_record *block, size_t count)
 {
-	int is_mapped = segment->kind == MT_MAP, is_small;
+	int is_mapped = segment->kind == MT_MAP, is_of_host = segment->device == MT_NO_DEVICE,
+	    is_small;
 	struct pickle *p = &w->pickle;
 	bytes live = 0;
 
 	for (size_t i = 0; i < count; i++)
 		live = bytes_add(live, block[i].bytes);
-	is_small = is_mapped ? count && block[0].bytes <= SMALL_BLOCK
-			     : segment->bytes == SMALL_SEGMENT;
+	is_small = is_of_host  ? 1 /* PyTorch has no other ones */
+		   : is_mapped ? count && block[0].bytes <= SMALL_BLOCK
+			       : segment->bytes == SMALL_SEGMENT;
 	snapshot_item(w);
 	pickle_dict(p);
 	pickle_group(p);
-	snapshot_number(w, WORD_device, segment->device);
+	snapshot_number(w, WORD_device, is_of_host ? -1 : segment->device);
 	snapshot_number(w, WORD_address, (int64_t)segment->address);
 	snapshot_number(w, WORD_total_size, segment->bytes);
 	snapshot_number(w, WORD_allocated_size, live);
@@ -122,7 +124,7 @@ void snapshot_segments(struct snapshot_writer *w)
 		end.address += (uint64_t)end.bytes;
 		for (from = k; k < blocks && by_place(&block[k], &end) < 0;)
 			k++;
-		put_segment(w, &w->live[i], block + from, k - from);
+		snapshot_segment(w, &w->live[i], block + from, k - from);
 	}
 	snapshot_list_end(w);
 }

@@ -6,11 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static json_t *size(int64_t n)
-{
-	return n == UNKNOWN_BYTES ? json_null() : json_integer(n);
-}
-
 #define json_TEXT(v) text(v)
 #define json_INTEGER(v) size(v)
 

@@ -1,5 +1,6 @@
 #include "import/image.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -68,6 +69,14 @@ uint16_t image_thread(struct image *i, const char *name)
 void image_meta(struct image *i, const char *key, struct str value)
 {
 	add_entry(i, MT_ENTRY_META, (struct str){ key, strlen(key) + 1 }, value);
+}
+
+void image_peak_of(struct image *i, unsigned device, const char *scope)
+{
+	char key[32];
+
+	snprintf(key, sizeof(key), MT_META_PEAK_OF "%u", device);
+	image_meta(i, key, (struct str){ scope, strlen(scope) });
 }
 
 void image_record(struct image *i, const struct mt_record *r)

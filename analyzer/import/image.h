@@ -24,6 +24,8 @@ uint32_t image_module(struct image *i, const char *path);
 uint32_t image_stack(struct image *i, const uint32_t *words, size_t count);
 uint16_t image_thread(struct image *i, const char *name);
 void image_meta(struct image *i, const char *key, struct str value);
+/* `scope`: a key of PEAK_SCOPES (report.h). */
+void image_peak_of(struct image *i, unsigned device, const char *scope);
 void image_record(struct image *i, const struct mt_record *r);
 
 /* The complete file, its records by time, which the caller frees. The image is released. */

@@ -5,22 +5,15 @@
 #include <string.h>
 
 #include "import/annotations.h"
+#include "import/placed.h"
 #include "import/profile.h"
 #include "import/profile_stacks.h"
-#include "util/hash.h"
-
-/* A block by its address on a device. */
-struct profile_block {
-	uint64_t key[2]; /* device, address */
-	int64_t bytes;
-	UT_hash_handle hh;
-};
 
 struct profile_writing {
 	struct image image;
 	struct profile p;
 	struct profile_stacks stacks;
-	struct profile_block *live;
+	struct placed *live;
 	int64_t first_ns;
 	uint32_t module, before; /* the stack of what was allocated before the profile */
 	uint16_t python, autograd;
@@ -43,46 +36,25 @@ int profile_is_likely(const unsigned char *first)
 	       (first[0] == 0x1f && first[1] == 0x8b);
 }
 
-static struct profile_block *find(const struct profile_writing *w, unsigned device,
-				  uint64_t address)
-{
-	const uint64_t key[2] = { device, address };
-	struct profile_block *found;
-
-	HASH_FIND(hh, w->live, key, sizeof(key), found);
-	return found;
-}
-
-static void add(struct profile_writing *w, unsigned device, uint64_t address, int64_t size)
-{
-	struct profile_block *b = xcalloc(1, sizeof(*b));
-
-	b->key[0] = device;
-	b->key[1] = address;
-	b->bytes = size;
-	HASH_ADD(hh, w->live, key, sizeof(b->key), b);
-}
-
 /* Writes an allocation or a free, and keeps the counters of the header. */
 static void put_block(struct profile_writing *w, struct mt_record r, uint64_t address, int64_t size)
 {
 	struct mt_device *d = &w->image.header.device[r.device];
-	struct profile_block *was = find(w, r.device, address);
+	struct placed *was = placed_find(w->live, r.device, MT_TENSOR_ALLOC, address);
 
 	if (size > 0 && was) { /* its free was not seen */
-		put_block(w, r, address, -was->bytes);
+		put_block(w, r, address, -was->size);
 		was = NULL;
 	} else if (size < 0 && !was) {
 		return;
 	}
 	r.kind = size > 0 ? MT_TENSOR_ALLOC : MT_TENSOR_FREE;
 	r.address = address;
-	r.bytes = size > 0 ? size : -was->bytes;
+	r.bytes = size > 0 ? size : -was->size;
 	if (size > 0) {
-		add(w, r.device, address, size);
+		placed_add(&w->live, r.device, MT_TENSOR_ALLOC, address, size);
 	} else {
-		HASH_DEL(w->live, was);
-		free(was);
+		placed_drop(&w->live, was);
 	}
 	image_record(&w->image, &r);
 	w->allocated[r.device] = bytes_add(w->allocated[r.device], r.bytes);
@@ -114,11 +86,12 @@ static void put_reserved(struct profile_writing *w, struct mt_record r, int64_t 
  * those of threads that it does not follow. */
 static void put_unseen(struct profile_writing *w, struct mt_record r, int64_t size)
 {
-	const struct profile_block *was = find(w, r.device, UNSEEN(r.device));
+	const struct placed *was =
+		placed_find(w->live, r.device, MT_TENSOR_ALLOC, UNSEEN(r.device));
 
 	r.stack = w->before;
 	if (was)
-		put_block(w, r, UNSEEN(r.device), -was->bytes);
+		put_block(w, r, UNSEEN(r.device), -was->size);
 	w->unseen[r.device] = size > 0 ? size : 0;
 	if (size > 0)
 		put_block(w, r, UNSEEN(r.device), size);
@@ -161,7 +134,7 @@ static void put_event(struct profile_writing *w, const struct profile_event *e)
  * first event is one block. */
 static void put_earlier(struct profile_writing *w)
 {
-	struct profile_writing seen = { 0 };
+	struct placed *seen = NULL;
 	int64_t before[MT_MAX_DEVICES], reserved[MT_MAX_DEVICES];
 	char begun[MT_MAX_DEVICES] = { 0 };
 
@@ -178,18 +151,19 @@ static void put_earlier(struct profile_writing *w)
 			before[e->device] = e->allocated - e->bytes;
 			reserved[e->device] = e->reserved;
 		}
-		if (find(&seen, e->device, e->address))
+		if (placed_find(seen, e->device, MT_TENSOR_ALLOC, e->address))
 			continue;
-		add(&seen, e->device, e->address, 0);
+		placed_add(&seen, e->device, MT_TENSOR_ALLOC, e->address, 0);
 		if (e->bytes < 0)
 			put_block(w, r, e->address, -e->bytes);
 	}
-	HASH_RELEASE(seen.live);
+	placed_release(&seen);
 	for (unsigned i = 0; i < MT_MAX_DEVICES; i++) {
 		const struct mt_record r = { .device = (uint8_t)i, .thread = w->python };
 
 		if (!begun[i])
 			continue;
+		image_peak_of(&w->image, i, "profile");
 		put_unseen(w, r, before[i] - w->allocated[i]);
 		put_reserved(w, r, reserved[i]);
 	}
@@ -285,7 +259,7 @@ static int convert(struct profile_writing *w, struct err *e)
 		status = err_set(e,
 				 "the profile has too many different stacks: profile fewer steps");
 	stacks_end(&w->stacks);
-	HASH_RELEASE(w->live);
+	placed_release(&w->live);
 	return status;
 }
 

@@ -4,131 +4,16 @@
 #include <string.h>
 
 #include "import/annotations.h"
-#include "import/snapshot_stacks.h"
-#include "util/hash.h"
+#include "import/mapped.h"
+#include "import/placed.h"
+#include "import/snapshot_records.h"
 
-/* A block or a segment by its address on a device: what its end frees. */
-struct placed {
-	uint64_t key[2]; /* device and kind, address */
-	int64_t size;
-	UT_hash_handle hh;
-};
+/* The stack of the module alone, which put_heading() adds first. */
+#define BEFORE 1
 
 int snapshot_is_pickle(const unsigned char *first)
 {
 	return first[0] == 0x80 && first[1] >= 2 && first[1] <= 5;
-}
-
-static struct placed *find(struct snapshot_reading *s, int kind, uint64_t address)
-{
-	uint64_t key[2] = { s->device | (unsigned)kind << 8, address };
-	struct placed *found;
-
-	HASH_FIND(hh, s->live, key, sizeof(key), found);
-	return found;
-}
-
-static void add(struct snapshot_reading *s, int kind, uint64_t address, int64_t size)
-{
-	struct placed *p = find(s, kind, address);
-
-	if (!p) {
-		p = xcalloc(1, sizeof(*p));
-		p->key[0] = s->device | (unsigned)kind << 8;
-		p->key[1] = address;
-		HASH_ADD(hh, s->live, key, sizeof(p->key), p);
-	}
-	p->size = size;
-}
-
-static void drop(struct snapshot_reading *s, struct placed *p)
-{
-	HASH_DEL(s->live, p);
-	free(p);
-}
-
-/* Since the first event. */
-static uint64_t time_ns(const struct snapshot_reading *s, struct pickled event)
-{
-	uint64_t at = (uint64_t)value_size(dict_get(event, "time_us"), 0);
-	uint64_t since = at > s->start_us ? at - s->start_us : 0;
-
-	return since < UINT64_MAX / 4000 ? since * 1000 : 0;
-}
-
-static struct mt_record record_of(struct snapshot_reading *s, struct pickled event)
-{
-	struct pickled frames = dict_get(event, "frames");
-	uint64_t at_ns = time_ns(s, event);
-	uint32_t stack = snapshot_stack(s, frames);
-	int in_autograd = s->has_stacks && (frames.type != VALUE_LIST || frames.items->mark);
-
-	s->now_ns = at_ns > s->now_ns ? at_ns : s->now_ns;
-	return (struct mt_record){ .time_ns = s->now_ns,
-				   .device = (uint8_t)s->device,
-				   .stack = stack,
-				   .thread = in_autograd ? s->autograd : s->python };
-}
-
-/* The counters of the header, which stay exact if events are missing. */
-static void count(struct snapshot_reading *s, int64_t allocated, int64_t reserved)
-{
-	struct mt_device *d = &s->image.header.device[s->device];
-
-	s->allocated = bytes_add(s->allocated, allocated);
-	s->reserved = bytes_add(s->reserved, reserved);
-	d->allocated = s->allocated > 0 ? (uint64_t)s->allocated : 0;
-	d->reserved = s->reserved > 0 ? (uint64_t)s->reserved : 0;
-	d->allocated_peak = d->allocated > d->allocated_peak ? d->allocated : d->allocated_peak;
-	d->reserved_peak = d->reserved > d->reserved_peak ? d->reserved : d->reserved_peak;
-	d->allocs += allocated > 0;
-	d->frees += allocated < 0;
-	d->last_time_ns = s->now_ns;
-}
-
-static void put_reserved(struct snapshot_reading *s)
-{
-	image_record(&s->image, &(struct mt_record){ .time_ns = s->now_ns,
-						     .bytes = s->reserved,
-						     .kind = MT_RESERVED,
-						     .thread = MT_NO_THREAD,
-						     .device = (uint8_t)s->device });
-}
-
-static void put_alloc(struct snapshot_reading *s, struct mt_record r, int kind, uint64_t address,
-		      int64_t size)
-{
-	r.kind = (uint8_t)kind;
-	r.address = address;
-	r.bytes = size;
-	add(s, kind, address, size);
-	image_record(&s->image, &r);
-	count(s, kind == MT_TENSOR_ALLOC ? size : 0, kind == MT_TENSOR_ALLOC ? 0 : size);
-	if (kind != MT_TENSOR_ALLOC)
-		put_reserved(s);
-}
-
-static void put_free(struct snapshot_reading *s, struct mt_record r, int kind, uint64_t address,
-		     int64_t size)
-{
-	struct placed *p = find(s, kind, address);
-	int is_block = kind == MT_TENSOR_ALLOC;
-
-	/* A part of what was mapped may be unmapped, or several parts at once: then only the level
-	 * of reserved memory changes. */
-	size = p && kind != MT_MAP ? p->size : size;
-	if (p && p->size == size) {
-		r.kind = (uint8_t)(kind + 1); /* events.def: a FREE event has the next id */
-		r.address = address;
-		r.bytes = -size;
-		image_record(&s->image, &r);
-		drop(s, p);
-	} else if (kind != MT_MAP) {
-		return;
-	}
-	count(s, is_block ? -size : 0, is_block ? 0 : -size);
-	if (!is_block)
-		put_reserved(s);
 }
 
 static const struct action {
@@ -153,9 +38,14 @@ static const struct action *action_of(struct pickled event)
 	return NULL;
 }
 
+static int is_failure(struct pickled event)
+{
+	return value_is(dict_get(event, "action"), "oom");
+}
+
 static void put_failure(struct snapshot_reading *s, struct pickled event)
 {
-	struct mt_record r = record_of(s, event);
+	struct mt_record r = snapshot_record_of(s, event);
 
 	r.kind = MT_TENSOR_OOM;
 	r.bytes = value_size(dict_get(event, "size"), 0);
@@ -171,12 +61,12 @@ static void put_event(struct snapshot_reading *s, struct pickled event)
 	int64_t size = value_size(dict_get(event, "size"), 0);
 
 	size = size < BYTES_LIMIT ? size : 0;
-	if (!a && value_is(dict_get(event, "action"), "oom"))
+	if (is_failure(event))
 		put_failure(s, event);
 	else if (a && a->frees)
-		put_free(s, record_of(s, event), a->kind, address, size);
+		snapshot_free(s, snapshot_record_of(s, event), a->kind, address, size);
 	else if (a && size > 0)
-		put_alloc(s, record_of(s, event), a->kind, address, size);
+		snapshot_alloc(s, snapshot_record_of(s, event), a->kind, address, size);
 }
 
 /* An allocation from before the first event. Its stack is that of the block, if it is live at the
@@ -184,36 +74,88 @@ static void put_event(struct snapshot_reading *s, struct pickled event)
 static void put_earlier(struct snapshot_reading *s, int kind, uint64_t address, int64_t size,
 			struct pickled frames)
 {
-	put_alloc(s,
-		  (struct mt_record){ .device = (uint8_t)s->device,
-				      .stack = snapshot_stack(s, frames),
-				      .thread = s->python },
-		  kind, address, size);
+	snapshot_alloc(s,
+		       (struct mt_record){ .device = (uint8_t)s->device,
+					   .stack = snapshot_stack(s, frames),
+					   .thread = s->python },
+		       kind, address, size);
 }
 
-/* What an event frees and no event before it allocated. Notes in `seen` what the events mention.
- * Returns what they add to the reserved bytes. */
-static int64_t put_freed_later(struct snapshot_reading *s, struct snapshot_reading *seen,
-			       const struct items *events)
+/* The action of an event and what it is of; NULL: none that is read. */
+static const struct action *read_event(struct pickled event, uint64_t *address, int64_t *size)
 {
-	int64_t reserved = 0;
+	*address = (uint64_t)value_size(dict_get(event, "addr"), 0);
+	*size = value_size(dict_get(event, "size"), 0);
+	return *size > 0 && *size < BYTES_LIMIT ? action_of(event) : NULL;
+}
 
+/* What an event frees and no event before it allocated. Notes in `seen` what the events mention. */
+static void put_freed_later(struct snapshot_reading *s, struct placed **seen,
+			    const struct items *events)
+{
 	for (size_t i = 0; i < events->count; i++) {
-		const struct action *a = action_of(events->at[i]);
-		uint64_t address = (uint64_t)value_size(dict_get(events->at[i], "addr"), 0);
-		int64_t size = value_size(dict_get(events->at[i], "size"), 0);
+		uint64_t address;
+		int64_t size;
+		const struct action *a = read_event(events->at[i], &address, &size);
 
-		if (!a || size <= 0 || size >= BYTES_LIMIT)
+		if (!a || a->kind == MT_MAP || placed_find(*seen, s->device, a->kind, address))
 			continue;
-		if (a->kind != MT_TENSOR_ALLOC)
-			reserved = bytes_add(reserved, a->frees ? -size : size);
-		if (find(seen, a->kind, address))
-			continue;
-		add(seen, a->kind, address, size);
-		if (a->frees && a->kind != MT_MAP)
+		placed_add(seen, s->device, a->kind, address, size);
+		if (a->frees)
 			put_earlier(s, a->kind, address, size, (struct pickled){ 0 });
 	}
-	return reserved;
+}
+
+static void remove_range(void **ranges, uint64_t begin, uint64_t end)
+{
+	struct mapped was;
+
+	while (mapped_take(ranges, begin, end, &was)) {
+		if (was.begin < begin)
+			mapped_add(ranges, (struct mapped){ was.begin, begin, was.stack });
+		if (was.end > end)
+			mapped_add(ranges, (struct mapped){ end, was.end, was.stack });
+	}
+}
+
+/* What was mapped before the first event: what is at the end, with the events backwards. */
+static void put_mapped_before(struct snapshot_reading *s, const struct items *events)
+{
+	const struct items *segments = list_items(s->segments);
+	void *ranges = NULL;
+	struct mapped was;
+
+	for (size_t i = 0; i < segments->count; i++) {
+		struct pickled segment = segments->at[i];
+		uint64_t begin = (uint64_t)value_size(dict_get(segment, "address"), 0);
+		int64_t size = value_size(dict_get(segment, "total_size"), 0);
+
+		if (!dict_get(segment, "is_expandable").integer || size <= 0 ||
+		    size >= BYTES_LIMIT || value_size(dict_get(segment, "device"), 0) != s->device)
+			continue;
+		remove_range(&ranges, begin, begin + (uint64_t)size);
+		was = (struct mapped){ begin, begin + (uint64_t)size,
+				       snapshot_stack(s, dict_get(segment, "frames")) };
+		mapped_add(&ranges, was);
+	}
+	for (size_t i = events->count; i-- > 0;) {
+		uint64_t begin;
+		int64_t size;
+		const struct action *a = read_event(events->at[i], &begin, &size);
+
+		if (!a || a->kind != MT_MAP)
+			continue;
+		remove_range(&ranges, begin, begin + (uint64_t)size);
+		was = (struct mapped){ begin, begin + (uint64_t)size, BEFORE };
+		if (a->frees)
+			mapped_add(&ranges, was);
+	}
+	while (mapped_take(&ranges, 0, UINT64_MAX, &was))
+		snapshot_alloc(s,
+			       (struct mt_record){ .device = (uint8_t)s->device,
+						   .stack = was.stack,
+						   .thread = s->python },
+			       MT_MAP, was.begin, (int64_t)(was.end - was.begin));
 }
 
 /* PyTorch 2.0 has the block's history instead, the latest allocation first. */
@@ -226,8 +168,8 @@ static struct pickled frames_of(struct pickled block)
 
 /* The blocks of a segment that are live at the end and that no event mentions. A list that several
  * segments of a damaged file share is read once. */
-static void put_blocks(struct snapshot_reading *s, struct snapshot_reading *seen,
-		       struct pickled list, uint64_t address)
+static void put_blocks(struct snapshot_reading *s, struct placed *seen, struct pickled list,
+		       uint64_t address)
 {
 	const struct items *blocks = list_items(list);
 
@@ -241,18 +183,15 @@ static void put_blocks(struct snapshot_reading *s, struct snapshot_reading *seen
 
 		address = (uint64_t)value_size(dict_get(block, "address"), (int64_t)address);
 		if (value_is(dict_get(block, "state"), "active_allocated") && asked > 0 &&
-		    asked < BYTES_LIMIT && !find(seen, MT_TENSOR_ALLOC, address))
+		    asked < BYTES_LIMIT && !placed_find(seen, s->device, MT_TENSOR_ALLOC, address))
 			put_earlier(s, MT_TENSOR_ALLOC, address, asked, frames_of(block));
 		address += (uint64_t)size; /* PyTorch 2.0 has no addresses of blocks */
 	}
 }
 
-/* What is live at the end and was there before the first event. Returns the bytes of the device's
- * segments. */
-static int64_t put_live_throughout(struct snapshot_reading *s, struct snapshot_reading *seen)
+/* What is live at the end and was there before the first event. */
+static void put_live_throughout(struct snapshot_reading *s, struct placed *seen)
 {
-	int64_t reserved = 0;
-
 	for (size_t i = 0; i < list_items(s->segments)->count; i++) {
 		struct pickled segment = list_items(s->segments)->at[i];
 		uint64_t address = (uint64_t)value_size(dict_get(segment, "address"), 0);
@@ -260,56 +199,70 @@ static int64_t put_live_throughout(struct snapshot_reading *s, struct snapshot_r
 
 		if (value_size(dict_get(segment, "device"), 0) != s->device || total >= BYTES_LIMIT)
 			continue;
-		reserved = bytes_add(reserved, total);
 		if (!dict_get(segment, "is_expandable").integer && total > 0 &&
-		    !find(seen, MT_DEVICE_ALLOC, address))
+		    !placed_find(seen, s->device, MT_DEVICE_ALLOC, address))
 			put_earlier(s, MT_DEVICE_ALLOC, address, total,
 				    dict_get(segment, "frames"));
 		put_blocks(s, seen, dict_get(segment, "blocks"), address);
 	}
-	return reserved;
+}
+
+/* A history that has no events of memory says nothing, as that of a device that is not used. */
+static int has_history(const struct items *events)
+{
+	for (size_t i = 0; i < events->count; i++)
+		if (action_of(events->at[i]) || is_failure(events->at[i]))
+			return 1;
+	return 0;
 }
 
 static void put_device(struct snapshot_reading *s, const struct items *events)
 {
-	struct snapshot_reading seen = { .device = s->device };
-	int64_t before;
+	struct placed *seen = NULL;
 
 	s->now_ns = 0;
 	s->reserved = s->allocated = 0;
-	before = -put_freed_later(s, &seen, events);
-	before = bytes_add(before, put_live_throughout(s, &seen));
-	HASH_RELEASE(seen.live);
-	/* With the parts of expandable segments that were mapped before. */
-	s->reserved = before > s->reserved ? before : s->reserved;
-	put_reserved(s);
-	count(s, 0, 0);
+	put_freed_later(s, &seen, events);
+	put_mapped_before(s, events);
+	put_live_throughout(s, seen);
+	placed_release(&seen);
+	snapshot_put_reserved(s);
+	if (!has_history(events)) {
+		image_peak_of(&s->image, s->device, "moment");
+	} else if (s->reserved || s->allocated) {
+		image_peak_of(&s->image, s->device, "history");
+		s->begins_late = 1;
+	}
 	for (size_t i = 0; i < events->count; i++)
 		put_event(s, events->at[i]);
-	HASH_RELEASE(s->live);
+	placed_release(&s->live);
+	mapped_release(&s->maps);
 }
 
 #define NOTE                                                                           \
 	"read from a PyTorch memory snapshot: sizes are as requested; memory outside " \
 	"PyTorch's allocator and the device's peak are not known"
 
-static void put_note(struct snapshot_reading *s, int has_history)
-{
-	static const char with[] = NOTE;
-	static const char without[] = NOTE
-		"; it has no history (torch.cuda.memory._record_memory_history() begins one), only "
-		"what was live at its end";
-	struct str note = has_history ? (struct str){ with, sizeof(with) - 1 }
-				      : (struct str){ without, sizeof(without) - 1 };
+#define WITHOUT                                                                              \
+	"; it has no history (torch.cuda.memory._record_memory_history() begins one), only " \
+	"what was live at its end"
+#define BEGINS_LATE                                                                       \
+	"; its history lacks the beginning: it has more events than max_entries of "      \
+	"torch.cuda.memory._record_memory_history(), or that was called after the first " \
+	"allocations"
 
-	image_meta(&s->image, MT_META_NOTE "import", note);
+static void put_note(struct snapshot_reading *s, int is_recorded)
+{
+	const char *note = !is_recorded ? NOTE WITHOUT : s->begins_late ? NOTE BEGINS_LATE : NOTE;
+
+	image_meta(&s->image, MT_META_NOTE "import", (struct str){ note, strlen(note) });
 }
 
 /* All devices that have events or segments. */
 static void put_devices(struct snapshot_reading *s, const struct items *devices)
 {
 	char has_segment[MT_MAX_DEVICES] = { 0 };
-	int has_history = 0;
+	int is_recorded = 0;
 
 	for (size_t i = 0; i < list_items(s->segments)->count; i++) {
 		int64_t device = value_size(dict_get(list_items(s->segments)->at[i], "device"), 0);
@@ -322,11 +275,11 @@ static void put_devices(struct snapshot_reading *s, const struct items *devices)
 			list_items(s->device < devices->count ? devices->at[s->device]
 							      : (struct pickled){ 0 });
 
-		has_history |= events->count > 0;
-		if (events->count || has_segment[s->device])
+		is_recorded |= has_history(events);
+		if (has_history(events) || has_segment[s->device])
 			put_device(s, events);
 	}
-	put_note(s, has_history);
+	put_note(s, is_recorded);
 }
 
 static uint64_t earlier(uint64_t than, const struct items *events)
@@ -385,7 +338,7 @@ static void put_host_event(struct snapshot_reading *s, struct mt_record r, int k
 static void put_host(struct snapshot_reading *s, const struct items *events,
 		     const struct items *segments)
 {
-	struct mt_record before = { .device = MT_NO_DEVICE, .stack = 1, .thread = s->python };
+	struct mt_record before = { .device = MT_NO_DEVICE, .stack = BEFORE, .thread = s->python };
 
 	s->device = MT_NO_DEVICE;
 	s->now_ns = 0;
@@ -394,7 +347,7 @@ static void put_host(struct snapshot_reading *s, const struct items *events,
 		const struct action *a = action_of(event);
 		uint64_t address = (uint64_t)value_size(dict_get(event, "addr"), 0);
 		int64_t size = value_size(dict_get(event, "size"), 0);
-		const struct placed *was = find(s, MT_HOST_ALLOC, address);
+		const struct placed *was = placed_find(s->live, s->device, MT_HOST_ALLOC, address);
 		int is_live = was && was->size; /* without a size: it is freed */
 
 		if (!a || a->kind != MT_DEVICE_ALLOC || size <= 0 || size >= BYTES_LIMIT)
@@ -402,18 +355,19 @@ static void put_host(struct snapshot_reading *s, const struct items *events,
 		if (a->frees && !is_live)
 			put_host_event(s, before, MT_HOST_ALLOC, address, size);
 		if (a->frees || !is_live)
-			put_host_event(s, record_of(s, event),
+			put_host_event(s, snapshot_record_of(s, event),
 				       a->frees ? MT_HOST_FREE : MT_HOST_ALLOC, address, size);
-		add(s, MT_HOST_ALLOC, address, a->frees ? 0 : size);
+		placed_add(&s->live, s->device, MT_HOST_ALLOC, address, a->frees ? 0 : size);
 	}
 	for (size_t i = 0; i < segments->count; i++) {
 		uint64_t address = (uint64_t)value_size(dict_get(segments->at[i], "address"), 0);
 		int64_t size = value_size(dict_get(segments->at[i], "total_size"), 0);
 
-		if (size > 0 && size < BYTES_LIMIT && !find(s, MT_HOST_ALLOC, address))
+		if (size > 0 && size < BYTES_LIMIT &&
+		    !placed_find(s->live, s->device, MT_HOST_ALLOC, address))
 			put_host_event(s, before, MT_HOST_ALLOC, address, size);
 	}
-	HASH_RELEASE(s->live);
+	placed_release(&s->live);
 }
 
 /* record_function() while the history was recorded. */
@@ -427,9 +381,19 @@ static void put_annotations(struct snapshot_reading *s, struct pickled list)
 		struct str name = snapshot_text(dict_get(a, "name"));
 
 		if (name.length && (value_is(stage, "START") || value_is(stage, "END")))
-			annotations_add(&annotations, time_ns(s, a), value_is(stage, "END"), name);
+			annotations_add(&annotations, snapshot_time_ns(s, a),
+					value_is(stage, "END"), name);
 	}
 	annotations_finish(&annotations, &s->image, s->module);
+}
+
+/* PYTORCH_CUDA_ALLOC_CONF of the job; PyTorch 2.0 does not write it. */
+static void put_settings(struct snapshot_reading *s, struct pickled settings)
+{
+	struct pickled conf = dict_get(settings, "PYTORCH_CUDA_ALLOC_CONF");
+
+	if (conf.type == VALUE_TEXT)
+		image_meta(&s->image, MT_META_ENV "PYTORCH_CUDA_ALLOC_CONF", snapshot_text(conf));
 }
 
 unsigned char *snapshot_to_trace(const void *data, size_t size, uint64_t *length, struct err *e)
@@ -450,6 +414,7 @@ unsigned char *snapshot_to_trace(const void *data, size_t size, uint64_t *length
 	s.start_us = first_time(p.root, devices);
 	s.has_stacks = have_stacks(devices);
 	put_heading(&s);
+	put_settings(&s, dict_get(p.root, "allocator_settings"));
 	put_devices(&s, devices);
 	put_annotations(&s, dict_get(p.root, "external_annotations"));
 	put_host(&s, list_items(dict_get(p.root, "host_traces")),

@@ -12,11 +12,13 @@ struct snapshot_reading {
 	struct image image;
 	struct kept_entry *kept; /* texts, frames and stacks that are in the image */
 	struct buf key;
-	struct placed *live;     /* what is allocated; before the events, all that they mention */
+	struct placed *live;     /* what is allocated */
+	void *maps;              /* of expandable segments (mapped.h) */
 	struct pickled segments; /* of the snapshot */
 	uint32_t module;
 	uint16_t python, autograd; /* threads */
 	int has_stacks;            /* the history was recorded with stacks */
+	int begins_late;           /* that of a device lacks what was allocated before */
 	unsigned device;
 	int64_t reserved, allocated;
 	uint64_t start_us, now_ns;

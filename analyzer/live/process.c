@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "trace/event.h"
+#include "trace/converted.h"
 #include "trace/trace.h"
 #include "util/buf.h"
 
@@ -238,10 +239,14 @@ void live_process_read(struct live_process *p, double silent_s)
 		set_text(&p->host, "");
 		set_text(&p->run, "");
 		set_damaged(p, why.text);
-	} else if (t.converted) {
+	} else if (trace_is_imported(&t)) {
+		struct buf why_not = { 0 };
+
+		buf_addf(&why_not, "%s, not a trace of memtrace", t.converted->kind);
 		set_text(&p->host, "");
 		set_text(&p->run, "");
-		set_damaged(p, "a memory snapshot of PyTorch, not a trace");
+		set_damaged(p, why_not.text);
+		buf_release(&why_not);
 	} else {
 		free(p->why);
 		p->why = NULL;

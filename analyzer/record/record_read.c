@@ -103,6 +103,11 @@ static enum category category(const json_t *v)
 #define get_TEXT(r, v) word(r, v)
 #define get_OWNED(r, v) own(v)
 #define get_CATEGORY(r, v) category(v)
+#define get_SCOPE(r, v)                                                              \
+	peak_scope_find((struct str){ json_is_string(v) ? json_string_value(v) : "", \
+				      json_string_length(v) })
+#define get_SURVIVAL(r, v) \
+	(json_is_true(v) ? SURVIVED_YES : json_is_null(v) ? SURVIVED_UNKNOWN : SURVIVED_NO)
 #define GET(key, type, member) x->member = get_##type(r, json_object_get(j, key));
 
 static void read_categories(bytes *bytes_of, const json_t *o)
@@ -154,7 +159,9 @@ static void read_time(struct rank *r, struct timeline_row *x, const json_t *j)
 	x->time_s = seconds(json_array_get(j, 0));
 	x->allocated = between(json_array_get(j, 1), 0, BYTES_LIMIT);
 	x->reserved = between(json_array_get(j, 2), 0, BYTES_LIMIT);
-	x->device = between(json_array_get(j, 3), 0, BYTES_LIMIT);
+	x->device = json_is_null(json_array_get(j, 3))
+			    ? UNKNOWN_BYTES
+			    : between(json_array_get(j, 3), 0, BYTES_LIMIT);
 }
 
 static char *or_empty(char *text)

@@ -61,6 +61,8 @@ static json_t *text(const char *s, size_t most)
 #define put_WORD(v) text(v, WORD_MOST)
 #define put_OWNED(v) text(v, WORD_MOST)
 #define put_TEXT(v) text(v, TEXT_MOST)
+#define put_SURVIVAL(v) ((v) == SURVIVED_UNKNOWN ? json_null() : json_boolean((v) == SURVIVED_YES))
+#define put_SCOPE(v) json_string(peak_scope_key(v))
 #define put_CATEGORY(v) json_string(category_key(v))
 #define PUT(key, type, member) set(j, key, put_##type(x->member));
 
@@ -159,10 +161,10 @@ static json_t *timeline(const struct rank *r, size_t most)
 		rows[i] = r->timeline[i];
 	count = timeline_reduce(rows, r->timeline_count, most);
 	for (size_t i = 0; i < count; i++)
-		json_array_append_new(list, json_pack("[o,I,I,I]", put_SECONDS(rows[i].time_s),
+		json_array_append_new(list, json_pack("[o,I,I,o]", put_SECONDS(rows[i].time_s),
 						      (json_int_t)rows[i].allocated,
 						      (json_int_t)rows[i].reserved,
-						      (json_int_t)rows[i].device));
+						      put_BYTES(rows[i].device)));
 	free(rows);
 	return list;
 }
@@ -317,8 +319,6 @@ static json_t *record_json(const struct rank *x, const struct limits *l)
 		json_array_append_new(list, phase(&x->phases[i]));
 	set(j, "metrics", metrics(x->metrics));
 	set(j, "stack_tags", tags(x->metrics ? x->metrics->tags : 0));
-	if (x->imported)
-		set(j, "peak_device_bytes", json_null());
 	return j;
 }
 

@@ -14,13 +14,13 @@ static json_t *item_json(const struct diff_item *i)
 	for (int s = 0; s < SIDES; s++) {
 		int is_text = i->kind == DIFF_CONFIG;
 
-		set(o, names[s][0], is_text ? json_null() : json_integer(i->side[s].median));
+		set(o, names[s][0], is_text ? json_null() : size(i->side[s].median));
 		if (is_text) {
 			set(o, names[s][3], text(i->side[s].text));
 			continue;
 		}
-		set(o, names[s][1], json_integer(i->side[s].least));
-		set(o, names[s][2], json_integer(i->side[s].most));
+		set(o, names[s][1], size(i->side[s].least));
+		set(o, names[s][2], size(i->side[s].most));
 	}
 	set(o, "changed", json_boolean(i->is_changed));
 	return o;
@@ -40,6 +40,8 @@ static json_t *side_json(const struct diff_side *s)
 		set(row, "rank", r->rank == NO_RANK ? json_null() : json_integer(r->rank));
 		set(row, "trace", text(r->trace));
 		set(row, "simulated", json_boolean(r->simulated));
+		if (r->peak_of != PEAK_OF_JOB)
+			set(row, "peak_of", text(peak_scope_key(r->peak_of)));
 		json_array_append_new(list, row);
 	}
 	return list;

@@ -31,6 +31,8 @@ static void put_side(struct page *p, const char *label, const struct diff_side *
 		buf_addf(&b, ", and %zu more %s", s->count - 1, s->count > 2 ? "runs" : "run");
 	if (r->simulated)
 		buf_puts(&b, ", simulated");
+	if (r->peak_of != PEAK_OF_JOB)
+		buf_addf(&b, ", peaks %s", peak_scope_title(r->peak_of));
 	buf_addf(&b, "  %s", r->trace);
 	page_field(p, label, b.text, 0);
 	buf_release(&b);

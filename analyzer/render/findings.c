@@ -59,7 +59,7 @@ static size_t shown_rank(const struct report *r)
 /* Is the device's memory nearly used up, or did the allocator have to make room? */
 static int is_close(const struct rank *r)
 {
-	return (r->total > 0 && r->peak_device >= r->total / 100 * CLOSE_PERCENT) || r->ooms_seen ||
+	return (r->total > 0 && rank_held(r) >= r->total / 100 * CLOSE_PERCENT) || r->ooms_seen ||
 	       (r->metrics && r->metrics->retries > 0);
 }
 
@@ -68,7 +68,7 @@ static const struct finding *room_finding(const struct report *r, size_t rank)
 {
 	const struct diagnosis *d = r->diagnosis;
 
-	for (size_t i = 0; i < d->count && r->ranks[rank].end != END_OOM; i++) {
+	for (size_t i = 0; i < d->count && !rank_died(&r->ranks[rank]); i++) {
 		const struct finding *f = &d->findings[i];
 
 		if (f->rank == rank && !f->is_cause && !f->is_informational && f->weight > 0 &&
@@ -86,15 +86,15 @@ static int put_room(struct page *p, const struct report *r)
 	const struct finding *f = room_finding(r, shown);
 	struct buf b = { 0 };
 
-	if (rank->end == END_OOM || !(p->style->advise || is_close(rank)))
+	if (rank_died(rank) || !(p->style->advise || is_close(rank)))
 		return 0;
 	buf_puts(&b, "up to ");
-	page_size(p, &b, rank->peak_device);
+	page_size(p, &b, rank_held(rank));
 	if (rank->total > 0) {
 		buf_puts(&b, " of ");
 		page_size(p, &b, rank->total);
 		buf_addf(&b, " were in use, %.1f %%",
-			 100.0 * (double)rank->peak_device / (double)rank->total);
+			 100.0 * (double)rank_held(rank) / (double)rank->total);
 	} else {
 		buf_puts(&b, " were in use");
 	}
@@ -119,7 +119,7 @@ int findings_verdict(struct page *p, const struct report *r)
 
 	if (cause)
 		put_finding(p, cause->severity == SEVERITY_ERROR ? "cause" : "waste", cause, 1);
-	else if (r->count && r->ranks[shown].end == END_OOM)
+	else if (r->count && rank_died(&r->ranks[shown]))
 		page_field(p, "cause", "no rule matches; see the largest stacks below", 0);
 	else
 		return r->count && put_room(p, r);
@@ -132,7 +132,7 @@ static int has_need(const struct rank *r)
 {
 	const struct metrics *m = r->metrics;
 
-	return m && m->whole_need && r->end == END_OOM &&
+	return m && m->whole_need && rank_died(r) &&
 	       (m->whole_need > m->moment_need || !m->whole_measured);
 }
 

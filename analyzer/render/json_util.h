@@ -29,6 +29,17 @@ static inline json_t *number(int n)
 	return n == NO_RANK ? json_null() : json_integer(n);
 }
 
+/* null for UNKNOWN_BYTES. */
+static inline json_t *size(bytes n)
+{
+	return n == UNKNOWN_BYTES ? json_null() : json_integer(n);
+}
+
+static inline json_t *survival_json(enum survival s)
+{
+	return s == SURVIVED_UNKNOWN ? json_null() : json_boolean(s == SURVIVED_YES);
+}
+
 /* Sets a key to a new value, which the object owns. */
 static inline void set(json_t *object, const char *key, json_t *value)
 {

@@ -155,9 +155,13 @@ static void put_bounds(struct page *p, const struct rank *r)
 
 void put_owners(struct page *p, const struct rank *r)
 {
-	struct owner_line *lines = xcalloc(r->owner_count + 1, sizeof(*lines));
-	size_t count = lines_of(r, lines);
+	struct owner_line *lines;
+	size_t count;
 
+	if (r->peak_device == UNKNOWN_BYTES)
+		return;
+	lines = xcalloc(r->owner_count + 1, sizeof(*lines));
+	count = lines_of(r, lines);
 	if (r->peak_device > 0) {
 		put_device(p, r);
 		for (size_t i = 0; i < count && recorded_device(r) > 0; i++)

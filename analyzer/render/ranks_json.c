@@ -33,8 +33,8 @@ static json_t *groups_json(const struct report *r)
 		for (enum level m = 0; m < LEVELS; m++) {
 			json_t *spread = json_object();
 
-			set(spread, "median", json_integer(g->median[m]));
-			set(spread, "median_deviation", json_integer(g->deviation[m]));
+			set(spread, "median", size(g->median[m]));
+			set(spread, "median_deviation", size(g->deviation[m]));
 			set(row, level_key(m), spread);
 		}
 		set(row, "least_allocated_bytes", json_integer(g->least));
@@ -134,7 +134,7 @@ void runs_json(const struct recorded_run *runs, size_t count, struct buf *out)
 		set(j, "end", text(run_end_key(run->end)));
 		set(j, "traces_out_of_memory", json_integer((json_int_t)run->ooms));
 		set(j, "peak_allocated_bytes", json_integer(run->peak_allocated));
-		set(j, "peak_device_bytes", json_integer(run->peak_device));
+		set(j, "peak_device_bytes", size(run->peak_device));
 		set(j, "shown", json_boolean(run->is_latest));
 		json_array_append_new(list, j);
 	}

@@ -5,13 +5,7 @@
 #include "render/modelled.h"
 #include "render/ranks_json.h"
 
-#include <stdlib.h>
 #include <string.h>
-
-static json_t *size(bytes n)
-{
-	return n == UNKNOWN_BYTES ? json_null() : json_integer(n);
-}
 
 static json_t *stacks_json(const struct stacks *s)
 {
@@ -32,10 +26,16 @@ static json_t *stacks_json(const struct stacks *s)
 	return list;
 }
 
+/* Is it known who held what at the device's peak? */
+static int knows_owners(const struct rank *r)
+{
+	return r->peak_device != UNKNOWN_BYTES && !r->device_peak.unrecorded;
+}
+
 /* What everyone held at the device's peak; null where that is not in the trace. */
 static json_t *by_owner_json(const struct rank *r)
 {
-	json_t *o = r->device_peak.unrecorded ? json_null() : json_object();
+	json_t *o = knows_owners(r) ? json_object() : json_null();
 
 	for (size_t i = 0; json_is_object(o) && i < r->owner_count; i++)
 		if (r->owners[i].at_peak || r->owners[i].is_always_listed)
@@ -63,7 +63,7 @@ static json_t *owners_json(const struct rank *r)
 		set(row, "owner", text(r->owners[i].key));
 		set(row, "peak_bytes", json_integer(r->owners[i].peak));
 		set(row, "at_peak_bytes",
-		    r->device_peak.unrecorded ? json_null() : json_integer(r->owners[i].at_peak));
+		    knows_owners(r) ? json_integer(r->owners[i].at_peak) : json_null());
 		if (is_modelled(r, r->owners[i].key))
 			set_bounds(row, r, &r->owners[i]);
 		json_array_append_new(list, row);
@@ -177,12 +177,13 @@ static json_t *peak_json(const struct rank *r)
 {
 	json_t *p = json_object();
 
+	if (r->peak_of != PEAK_OF_JOB)
+		set(p, "of", text(peak_scope_key(r->peak_of)));
 	set(p, "allocated_bytes", json_integer(r->peak_allocated));
 	set(p, "reserved_bytes", json_integer(r->peak_reserved));
-	set(p, "device_bytes", r->imported ? json_null() : json_integer(r->peak_device));
+	set(p, "device_bytes", size(r->peak_device));
 	set_moment(p, &r->peak);
-	set(p, "device_time_s",
-	    r->device_peak.unrecorded ? json_null() : json_real(r->device_peak.time_s));
+	set(p, "device_time_s", knows_owners(r) ? json_real(r->device_peak.time_s) : json_null());
 	set(p, "by_owner", by_owner_json(r));
 	set(p, "not_in_trace", not_in_trace_json(r));
 	set(p, "blocks", json_integer((json_int_t)r->stacks.blocks));
@@ -190,11 +191,11 @@ static json_t *peak_json(const struct rank *r)
 	return p;
 }
 
-static json_t *failure_owners_json(const struct oom *o)
+static json_t *failure_owners_json(const struct rank *r, const struct oom *o)
 {
-	json_t *j = json_object();
+	json_t *j = r->peak_device == UNKNOWN_BYTES ? json_null() : json_object();
 
-	for (enum owner k = 0; k < OWNERS; k++)
+	for (enum owner k = 0; json_is_object(j) && k < OWNERS; k++)
 		if (o->by_owner[k] || k == OWNER_UNEXPLAINED)
 			set(j, owner_key(k), json_integer(o->by_owner[k]));
 	return j;
@@ -214,8 +215,8 @@ static json_t *oom_json(const struct rank *r)
 		set(j, "reserved_bytes", json_integer(o->when.reserved));
 		set(j, "free_bytes", size(o->free));
 		set(j, "largest_free_bytes", size(o->largest_free));
-		set(j, "by_owner", failure_owners_json(o));
-		set(j, "survived", json_boolean(o->survived));
+		set(j, "by_owner", failure_owners_json(r, o));
+		set(j, "survived", survival_json(o->survived));
 		set(j, "refused_to", text(o->by));
 		set(j, "stacks", stacks_json(&o->stacks));
 		json_array_append_new(list, j);
@@ -231,8 +232,8 @@ static json_t *timeline_json(const struct rank *r)
 		const struct timeline_row *t = &r->timeline[i];
 
 		json_array_append_new(list,
-				      json_pack("[f,I,I,I]", t->time_s, (json_int_t)t->allocated,
-						(json_int_t)t->reserved, (json_int_t)t->device));
+				      json_pack("[f,I,I,o]", t->time_s, (json_int_t)t->allocated,
+						(json_int_t)t->reserved, size(t->device)));
 	}
 	return list;
 }
@@ -252,7 +253,7 @@ static json_t *steps_json(const struct rank *r)
 		set(row, "peak_bytes", json_integer(s->peak));
 		set(row, "peak_phase", text(s->peak_phase));
 		set(row, "reserved_bytes", json_integer(s->reserved));
-		set(row, "device_bytes", json_integer(s->device));
+		set(row, "device_bytes", size(s->device));
 		set(row, "forwards", json_integer(s->forwards));
 		set(row, "backwards", json_integer(s->backwards));
 		json_array_append_new(list, row);

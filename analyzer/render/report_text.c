@@ -174,7 +174,8 @@ static void put_oom(struct page *p, const struct rank *r, const struct oom *o,
 		page_size(p, &right, o->requested - o->free);
 	}
 	page_pair(p, PAINT_ALARM,
-		  o->survived || r->end == END_EXIT ? "OUT OF MEMORY, survived" : "OUT OF MEMORY",
+		  o->survived == SURVIVED_YES || r->end == END_EXIT ? "OUT OF MEMORY, survived"
+								    : "OUT OF MEMORY",
 		  left.text, right.text);
 	if (report)
 		findings_verdict(p, report);
@@ -272,6 +273,8 @@ static void put_peak(struct page *p, const struct rank *r)
 
 	page_size(p, &b, r->peak_allocated);
 	buf_puts(&b, " in tensors");
+	if (r->peak_of != PEAK_OF_JOB)
+		buf_addf(&b, " %s,", peak_scope_title(r->peak_of));
 	if (r->asked_phase)
 		buf_addf(&b, " while phase \"%s\" was open", r->asked_phase);
 	if (r->peak.unrecorded) {
@@ -284,7 +287,7 @@ static void put_peak(struct page *p, const struct rank *r)
 	}
 	buf_puts(&b, "; PyTorch held up to ");
 	page_size(p, &b, r->peak_reserved);
-	if (r->imported) {
+	if (r->peak_device == UNKNOWN_BYTES) {
 		buf_puts(&b, ", the device's peak is unknown");
 	} else {
 		buf_puts(&b, ", the device up to ");
@@ -437,8 +440,7 @@ static void put_rank(struct page *p, const struct rank *r)
 	put_stacks(p, r);
 	put_timeline(p, r);
 	put_marks(p, r);
-	if (!r->imported)
-		put_owners(p, r);
+	put_owners(p, r);
 	put_comms(p, r);
 	put_host(p, r);
 	for (size_t i = 0; i < r->warning_count; i++)

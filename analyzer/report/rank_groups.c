@@ -148,16 +148,20 @@ static void summarize_group(struct rank_group *g, const struct report *r)
 	bytes *values = xcalloc(g->count, sizeof(*values));
 
 	for (enum level m = 0; m < LEVELS; m++) {
-		for (size_t i = 0; i < g->count; i++)
-			values[i] = rank_level(&r->ranks[g->ranks[i]], m);
-		g->median[m] = bytes_median(values, g->count);
+		size_t known = 0;
+
+		for (size_t i = 0; i < g->count; i++) {
+			values[known] = rank_level(&r->ranks[g->ranks[i]], m);
+			known += values[known] != UNKNOWN_BYTES;
+		}
+		g->median[m] = known ? bytes_median(values, known) : UNKNOWN_BYTES;
 		if (m == LEVEL_ALLOCATED) {
 			g->least = values[0];
-			g->most = values[g->count - 1];
+			g->most = values[known - 1];
 		}
-		for (size_t i = 0; i < g->count; i++)
+		for (size_t i = 0; i < known; i++)
 			values[i] = bytes_distance(values[i], g->median[m]);
-		g->deviation[m] = bytes_median(values, g->count);
+		g->deviation[m] = known ? bytes_median(values, known) : UNKNOWN_BYTES;
 	}
 	g->worst = g->ranks[0];
 	for (size_t i = 0; i < g->count; i++) {
@@ -208,7 +212,9 @@ static struct outlier compare(const struct report *r, const struct rank_group *g
 	bytes *values;
 	size_t known = 0;
 
-	if (last_step(x) >= g->last_step)
+	if (o.value == UNKNOWN_BYTES)
+		o.median = o.value;
+	if (o.value == UNKNOWN_BYTES || last_step(x) >= g->last_step)
 		return o;
 	/* The rank stopped earlier; reserved and device peaks are not known by step. */
 	o.median = o.value;

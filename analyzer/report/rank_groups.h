@@ -13,6 +13,7 @@ struct config;
 
 enum level { LEVEL_ALLOCATED, LEVEL_RESERVED, LEVEL_DEVICE, LEVELS };
 const char *level_key(enum level m);
+/* That of the device may be unknown. */
 bytes rank_level(const struct rank *r, enum level m);
 
 #define NO_GROUP SIZE_MAX
@@ -29,9 +30,10 @@ struct rank_group {
 	int stage;           /* NO_RANK: the layout is unknown */
 	size_t *ranks;       /* indices of the report's entries */
 	size_t count, worst; /* worst: the rank with the highest peak of allocated */
-	bytes median[LEVELS], deviation[LEVELS]; /* the median of |value - median| */
-	bytes least, most;                       /* peaks of allocated */
-	uint32_t last_step;                      /* half of the ranks reached it */
+	bytes median[LEVELS],
+		deviation[LEVELS]; /* the median of |value - median|; of known values */
+	bytes least, most;         /* peaks of allocated */
+	uint32_t last_step;        /* half of the ranks reached it */
 };
 
 /* A rank that differs from its group. */

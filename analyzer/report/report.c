@@ -1,6 +1,8 @@
 #include "report/report.h"
 #include "util/order.h"
 
+#include "util/glob.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,6 +11,32 @@ const char *end_name(enum end e)
 	static const char *const names[] = { "unknown", "exit", "oom", "killed", "running" };
 
 	return names[e];
+}
+
+static const struct {
+	const char *key, *title;
+} peak_scopes[] = {
+#define X(id, key, title) { key, title },
+	PEAK_SCOPES(X)
+#undef X
+};
+
+const char *peak_scope_key(enum peak_scope s)
+{
+	return peak_scopes[s].key;
+}
+
+const char *peak_scope_title(enum peak_scope s)
+{
+	return peak_scopes[s].title;
+}
+
+enum peak_scope peak_scope_find(struct str key)
+{
+	for (enum peak_scope s = PEAK_OF_JOB; s < PEAK_SCOPE_COUNT; s++)
+		if (str_matches(key, peak_scopes[s].key))
+			return s;
+	return PEAK_OF_JOB;
 }
 
 static int by_rank(const void *a, const void *b)
@@ -141,9 +169,21 @@ const struct oom *rank_oom(const struct rank *r)
 	return r->oom_count ? &r->ooms[r->oom_count - 1] : NULL;
 }
 
+int rank_died(const struct rank *r)
+{
+	const struct oom *last = rank_oom(r);
+
+	return r->end == END_OOM || (last && last->survived == SURVIVED_UNKNOWN);
+}
+
+bytes rank_held(const struct rank *r)
+{
+	return r->peak_device == UNKNOWN_BYTES ? r->peak_reserved : r->peak_device;
+}
+
 static double share(const struct rank *r)
 {
-	return r->total > 0 ? (double)r->peak_device / (double)r->total : 0;
+	return r->total > 0 ? (double)rank_held(r) / (double)r->total : 0;
 }
 
 const struct rank *report_worst(const struct report *r)
@@ -152,8 +192,8 @@ const struct rank *report_worst(const struct report *r)
 
 	for (size_t i = 0; i < r->count; i++) {
 		const struct rank *x = &r->ranks[i];
-		int died = x->end == END_OOM && x->oom_count,
-		    worst_died = worst && worst->end == END_OOM && worst->oom_count;
+		int died = rank_died(x) && x->oom_count,
+		    worst_died = worst && rank_died(worst) && worst->oom_count;
 
 		if (!worst || died > worst_died ||
 		    (died == worst_died &&

@@ -31,6 +31,24 @@ static inline int rank_number(int rank)
 enum end { END_UNKNOWN, END_EXIT, END_OOM, END_KILLED, END_RUNNING };
 const char *end_name(enum end e);
 
+/* Of what the peaks of a device are, if its trace begins after the job, or is a moment of it:
+ * X(id, key, title). */
+#define PEAK_SCOPES(X)                                                               \
+	X(JOB, "job", "")                                                            \
+	X(HISTORY, "history", "in the recorded history, whose beginning is missing") \
+	X(PROFILE, "profile", "while it was profiled")                               \
+	X(MOMENT, "moment", "when the snapshot was taken")
+enum peak_scope {
+#define X(id, key, title) PEAK_OF_##id,
+	PEAK_SCOPES(X)
+#undef X
+		PEAK_SCOPE_COUNT
+};
+const char *peak_scope_key(enum peak_scope s);
+const char *peak_scope_title(enum peak_scope s);
+/* PEAK_OF_JOB if there is no such key. */
+enum peak_scope peak_scope_find(struct str key);
+
 /* The live blocks of one stack and category. */
 struct stack_row {
 	char *stack;       /* "function file:line;…", the outermost frame first */
@@ -87,7 +105,7 @@ struct step_row {
 	uint32_t step;
 	double start_s, end_s;
 	bytes floor, peak;      /* least and most allocated */
-	bytes reserved, device; /* at its end */
+	bytes reserved, device; /* at its end; that of the device may be unknown */
 	const char *peak_phase;
 	unsigned forwards, backwards; /* passes: one each for a micro-batch */
 };
@@ -107,12 +125,14 @@ struct phase_row {
 	uint32_t step;
 };
 
+enum survival { SURVIVED_NO, SURVIVED_YES, SURVIVED_UNKNOWN };
+
 struct oom {
 	struct point when;
 	char *by; /* the library whose request failed; NULL: PyTorch's allocator */
 	bytes requested, free, largest_free; /* the last two may be unknown */
-	int survived;
-	bytes by_owner[OWNERS]; /* adds up to the memory in use on the device */
+	enum survival survived;
+	bytes by_owner[OWNERS]; /* adds up to the memory in use on the device, if that is known */
 	struct stacks stacks;   /* the largest of the live blocks */
 };
 
@@ -131,7 +151,7 @@ struct peak_block {
 
 struct timeline_row {
 	double time_s;
-	bytes allocated, reserved, device;
+	bytes allocated, reserved, device; /* the last may be unknown */
 };
 
 /* An owner of device memory. */
@@ -168,7 +188,8 @@ struct rank {
 	struct version *versions;
 	size_t version_count;
 	int simulated;
-	int imported; /* from another tool, which does not tell the end nor the device's peak */
+	int imported; /* from another tool's file, which does not tell the end nor what is outside
+		       * PyTorch's allocator: no peak of the device, no owners */
 	int64_t start_realtime_ns;
 	double duration_s;
 	enum end end;
@@ -177,9 +198,11 @@ struct rank {
 	bytes total;              /* memory of the device; may be unknown */
 	uint64_t events, tensor_allocs, tensor_frees;
 
+	enum peak_scope peak_of;
 	struct point peak; /* of allocated */
 	struct point device_peak;
-	bytes peak_allocated, peak_reserved, peak_device; /* at different times */
+	/* At different times. That of the device may be unknown, and so are its owners then. */
+	bytes peak_allocated, peak_reserved, peak_device;
 	struct owner_row
 		*owners; /* their at_peak adds up to peak_device; in the order of owner.def */
 	size_t owner_count, owner_points;
@@ -279,5 +302,9 @@ int report_ordinals_differ(const struct report *r);
 void named_add_path(const struct named_row *row, struct buf *out);
 /* The failed allocation that ended the process, or the last one, or NULL. */
 const struct oom *rank_oom(const struct rank *r);
+/* Did a failed allocation end the process, as far as is known? */
+int rank_died(const struct rank *r);
+/* The most of its device's memory that the process is known to have held. */
+bytes rank_held(const struct rank *r);
 
 #endif

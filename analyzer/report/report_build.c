@@ -205,28 +205,18 @@ static void add_ooms(struct builder *b, const struct device *d)
 			.requested = f->requested,
 			.free = f->free > INT64_MAX ? UNKNOWN_BYTES : (bytes)f->free,
 			.largest_free = f->largest_free < 0 ? UNKNOWN_BYTES : f->largest_free,
-			.survived = failure_survived(f),
+			.survived = failure_survived(f) ? SURVIVED_YES
+				    : r->imported       ? SURVIVED_UNKNOWN
+							: SURVIVED_NO,
 			.stacks = stacks_of(b, &f->live, OOM_STACKS),
 		};
 		if (r->total != UNKNOWN_BYTES && o->free > r->total)
 			o->free = UNKNOWN_BYTES;
-		report_add_failure_owners(o, f, r->total);
+		if (!r->imported)
+			report_add_failure_owners(o, f, r->total);
 		if (f->from_runtime)
 			o->by = clean(r, tables_module(t, tables_stack(t, f->stack)->module));
 	}
-}
-
-static void add_timeline(struct rank *r, const struct timeline *t)
-{
-	r->timeline = xcalloc(t->used, sizeof(*r->timeline));
-	r->timeline_count = t->used;
-	for (size_t i = 0; i < t->used; i++)
-		r->timeline[i] = (struct timeline_row){
-			.time_s = (double)((uint64_t)i << t->shift) / 1e9,
-			.allocated = timeline_peak(t, i, CURVE_ALLOCATED),
-			.reserved = timeline_peak(t, i, CURVE_RESERVED),
-			.device = timeline_peak(t, i, CURVE_DEVICE),
-		};
 }
 
 /* A running counter of the header; 0 if it is damaged. */
@@ -273,6 +263,8 @@ static void add_peaks(struct builder *b, const struct device *d, const struct mt
 				running->device_peak_sequence);
 		report_warn_of_moments(r, d, running);
 	}
+	if (r->imported)
+		r->peak_device = UNKNOWN_BYTES;
 	r->stacks = stacks_of(b, &d->at_peak, SIZE_MAX);
 	/* Bytes that the trace lacks have no category. */
 	r->peak.by_category[CATEGORY_OTHER] += larger_of(r->peak_allocated - r->stacks.bytes, 0);
@@ -329,13 +321,19 @@ static char *command_of(struct rank *r, const struct tables *t)
 	return keep(r, buf_take(&safe));
 }
 
-static char *device_meta(struct rank *r, const struct tables *t, const char *prefix)
+static const struct meta *device_entry(const struct rank *r, const struct tables *t,
+				       const char *prefix)
 {
-	const struct meta *found;
 	char key[32];
 
 	snprintf(key, sizeof(key), "%s%d", prefix, r->device);
-	found = tables_meta(t, key);
+	return tables_meta(t, key);
+}
+
+static char *device_meta(struct rank *r, const struct tables *t, const char *prefix)
+{
+	const struct meta *found = device_entry(r, t, prefix);
+
 	return found ? clean(r, found->value) : NULL;
 }
 
@@ -343,8 +341,10 @@ static void add_meta(struct builder *b)
 {
 	const struct tables *t = &b->trace->tables;
 	struct rank *r = b->rank;
+	const struct meta *scope = device_entry(r, t, MT_META_PEAK_OF);
 	size_t room = 0;
 
+	r->peak_of = scope ? peak_scope_find(scope->value) : PEAK_OF_JOB;
 	r->command = command_of(r, t);
 	r->gpu = device_meta(r, t, MT_META_GPU_NAME);
 	r->gpu_uuid = device_meta(r, t, MT_META_GPU_UUID);
@@ -408,13 +408,11 @@ static struct rank start_rank(const struct trace *t, const struct replay *p, int
 			h->start_realtime_ns > INT64_MAX ? 0 : (int64_t)h->start_realtime_ns,
 		.ended = h->state == MT_STATE_ENDED,
 		.exit_status = h->exit_status,
-		.end = end_of(t, p),
-		.imported = tables_meta(&t->tables, MT_META_NOTE "import") != NULL,
+		.imported = trace_is_imported(t),
+		.end = trace_is_imported(t) ? END_UNKNOWN : end_of(t, p),
 	};
 	uint64_t end = r.ended && h->end_ns > p->last_time_ns ? h->end_ns : p->last_time_ns;
 
-	if (r.imported && r.end == END_EXIT)
-		r.end = END_UNKNOWN;
 	r.duration_s = (double)end / 1e9;
 	r.trace = keep(&r, xstrdup(t->path));
 	r.host = clean(&r, (struct str){ h->host, strlen(h->host) });
@@ -451,9 +449,11 @@ static void add_device(struct report *report, struct builder *b, int ordinal, in
 	report_add_warnings(&r, b->trace, b->replay);
 	report_warn_of_simulation(&r, b->trace);
 	add_peaks(b, d, running, incomplete);
-	report_add_owners(
-		&r, d,
-		r.device_peak.unrecorded ? 0 : r.peak_device - moment_device(&d->device_peak));
+	if (!r.imported)
+		report_add_owners(&r, d,
+				  r.device_peak.unrecorded
+					  ? 0
+					  : r.peak_device - moment_device(&d->device_peak));
 	report_add_communicators(&r, d, &b->trace->tables);
 	report_add_steps(&r, d, b->replay->last_time_ns);
 	r.imported_peak = d->imported_peak;
@@ -465,7 +465,7 @@ static void add_device(struct report *report, struct builder *b, int ordinal, in
 	if (d->seen)
 		report_keep_metrics(&r, &b->metrics[ordinal], &b->trace->tables);
 	if (d->timeline)
-		add_timeline(&r, d->timeline);
+		report_add_timeline(&r, d->timeline);
 	if (d->live)
 		add_live(b, d);
 	if (d->peak_blocks.list)

@@ -41,7 +41,7 @@ static void add_to_step(struct rank *r, const struct span *s, uint64_t end_ns, i
 		row->peak_phase = phase_name((enum phase)s->phase);
 	}
 	row->reserved = s->reserved;
-	row->device = s->device;
+	row->device = r->imported ? UNKNOWN_BYTES : s->device;
 	row->forwards += is_new_phase && s->phase == PHASE_FORWARD;
 	row->backwards += is_new_phase && s->phase == PHASE_BACKWARD;
 }
@@ -79,4 +79,17 @@ void report_add_steps(struct rank *r, const struct device *d, uint64_t end_ns)
 	for (size_t p = 0; p < PHASES; p++)
 		if (rows[p].phase)
 			r->phases[r->phase_count++] = rows[p];
+}
+
+void report_add_timeline(struct rank *r, const struct timeline *t)
+{
+	r->timeline = xcalloc(t->used, sizeof(*r->timeline));
+	r->timeline_count = t->used;
+	for (size_t i = 0; i < t->used; i++)
+		r->timeline[i] = (struct timeline_row){
+			.time_s = (double)((uint64_t)i << t->shift) / 1e9,
+			.allocated = timeline_peak(t, i, CURVE_ALLOCATED),
+			.reserved = timeline_peak(t, i, CURVE_RESERVED),
+			.device = r->imported ? UNKNOWN_BYTES : timeline_peak(t, i, CURVE_DEVICE),
+		};
 }

@@ -1,5 +1,6 @@
 #include "session/trace_files.h"
 
+#include "report/report.h"
 #include "session/attempts.h"
 #include "trace/trace.h"
 #include "util/order.h"
@@ -50,6 +51,8 @@ static enum run_end end_of(const struct trace *t, uint64_t ooms)
 {
 	int has_ended = t->header.state == MT_STATE_ENDED;
 
+	if (trace_is_imported(t))
+		return RUN_UNKNOWN;
 	if (!has_ended && t->lock == LOCK_HELD)
 		return RUN_RUNNING;
 	if (has_ended && !t->header.exit_status)
@@ -100,6 +103,8 @@ static void add_file(struct found_traces *c, struct trace_files *g, const char *
 		};
 		for (size_t k = 0; k < MT_MAX_DEVICES; k++)
 			add_counters(x, &t.header.device[k]);
+		if (trace_is_imported(&t))
+			x->peak_device = UNKNOWN_BYTES;
 		x->end = end_of(&t, x->ooms);
 		buf_add_clean(&id, (struct str){ t.header.run_id, strlen(t.header.run_id) });
 		snprintf(x->run_id, sizeof(x->run_id), "%s", id.text ? id.text : "");
@@ -296,8 +301,10 @@ static void add_to_run(struct recorded_run *run, const struct found_trace *x, in
 		run->end = x->end;
 	if (x->peak_allocated > run->peak_allocated)
 		run->peak_allocated = x->peak_allocated;
-	if (x->peak_device > run->peak_device)
-		run->peak_device = x->peak_device;
+	if (x->peak_device == UNKNOWN_BYTES || run->peak_device == UNKNOWN_BYTES)
+		run->peak_device = UNKNOWN_BYTES;
+	else
+		run->peak_device = larger_of(x->peak_device, run->peak_device);
 }
 
 static int is_chosen_by(const struct attempts *a, const char *choice, const struct found_trace *x)

@@ -62,7 +62,7 @@ struct recorded_run {
 	size_t traces, ranks; /* ranks that have a trace; a trace without a rank counts as one */
 	size_t ooms;          /* traces with a failed allocation */
 	enum run_end end;
-	bytes peak_allocated, peak_device; /* of one GPU, the highest */
+	bytes peak_allocated, peak_device; /* of one GPU, the highest; or UNKNOWN_BYTES */
 	int is_latest;                     /* used if no run is named */
 };
 

@@ -66,11 +66,12 @@ static void keep_the_newest(void)
 	}
 }
 
-struct converted *converted_add(const struct stat *of, unsigned char *image, uint64_t size)
+struct converted *converted_add(const struct stat *of, unsigned char *image, uint64_t size,
+				const char *kind)
 {
 	struct converted *c = xcalloc(1, sizeof(*c));
 
-	*c = (struct converted){ .bytes = image, .size = size, .users = 1 };
+	*c = (struct converted){ .bytes = image, .size = size, .kind = kind, .users = 1 };
 	if (!of)
 		return c;
 	c->of = *of;

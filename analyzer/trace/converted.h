@@ -11,6 +11,7 @@
 struct converted {
 	const unsigned char *bytes;
 	uint64_t size;
+	const char *kind; /* of file: "a memory snapshot of PyTorch" */
 	/* Only for converted.c. */
 	struct stat of;
 	unsigned users;
@@ -20,7 +21,8 @@ struct converted {
 /* That of a file; NULL: it is not kept. */
 struct converted *converted_find(const struct stat *of);
 /* Takes over `image`. `of` is NULL for what is no file: it is not kept. */
-struct converted *converted_add(const struct stat *of, unsigned char *image, uint64_t size);
+struct converted *converted_add(const struct stat *of, unsigned char *image, uint64_t size,
+				const char *kind);
 /* The end of a use; does nothing for NULL. */
 void converted_release(struct converted *c);
 

@@ -143,7 +143,9 @@ static struct converted *convert_file(struct trace *t, int is_pickle, const stru
 			  : profile_to_trace(file, got, &size, &why);
 	free(file);
 	if (image)
-		return converted_add(of, image, size);
+		return converted_add(of, image, size,
+				     is_pickle ? "a memory snapshot of PyTorch"
+					       : "a trace of PyTorch's profiler");
 	err_set(e, "%s: %s", t->path, why.text);
 	return NULL;
 }

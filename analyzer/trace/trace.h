@@ -69,6 +69,13 @@ void trace_release(struct trace *t);
 size_t trace_read(const struct trace *t, const struct extent *x, uint64_t first,
 		  struct mt_record *to, size_t most);
 
+/* Is it another tool's file, of PyTorch's allocator alone? It has no peak of the device, no owners
+ * of other memory, and no end. */
+static inline int trace_is_imported(const struct trace *t)
+{
+	return t->converted != NULL;
+}
+
 /* Did the job, which still runs, reuse a segment for new records since the trace was opened? */
 int trace_changed(const struct trace *t);
 

@@ -157,6 +157,9 @@ struct mt_frame {
 	"allocator" /* the module of PyTorch's caching allocator, if it is not libc10_cuda.so */
 #define MT_META_CWD "cwd"
 #define MT_META_EXE "exe"
+/* Only in what an analyzer makes of another tool's file. */
+#define MT_META_PEAK_OF \
+	"peak-of:" /* peak-of:ORDINAL: of which part of the job the peak is; see PEAK_SCOPES */
 #define MT_META_NOTE                                                                 \
 	"note:" /* note:TOPIC, for example the reason why there are no Python stacks \
 		 */

@@ -1,0 +1,21 @@
+/*
+ * The ranges of addresses that are mapped, as a search tree: an unmap may cover a part of one, or
+ * several. They never overlap.
+ */
+#ifndef MEMTRACE_IMPORT_MAPPED_H
+#define MEMTRACE_IMPORT_MAPPED_H
+
+#include <stdint.h>
+
+struct mapped {
+	uint64_t begin, end;
+	uint32_t stack;
+};
+
+/* `to`: NULL at first. Adds a range that shares nothing with the others. */
+void mapped_add(void **to, struct mapped range);
+/* Takes out a range that shares addresses with [begin, end). Returns whether there was one. */
+int mapped_take(void **from, uint64_t begin, uint64_t end, struct mapped *taken);
+void mapped_release(void **ranges);
+
+#endif

@@ -1,0 +1,115 @@
+"""PyTorch's own memory snapshots, read: expandable segments of which parts are unmapped, a history that is cut, pinned memory. The truth is PyTorch's
+counters and what the pickle says to Python."""
+import csv
+import io
+import json
+import os
+import pickle
+import unittest
+
+from harness import JOBS, MEMTRACE, MiB, Case, printed, python
+
+JOB = os.path.join(JOBS, "snapshots.py")
+WHOLE, SHORT = 100000, 40  # entries of the history; the second one begins behind the peak
+
+
+class Snapshots(Case):
+    def snapshot(self, entries, expandable, *options):
+        """PyTorch's counters and its snapshot, which is own.pickle."""
+        done = self.simulate([python(), JOB, "own.pickle", str(entries), *options], PYTORCH_CUDA_ALLOC_CONF="expandable_segments:%s" % expandable)
+        return printed(done.stdout, "peak")[0], self.load("own.pickle")
+
+    def load(self, name):
+        with open(os.path.join(self.dir, name), "rb") as f:
+            return pickle.load(f)
+
+    def read(self, name="own.pickle"):
+        return json.loads(self.run_([MEMTRACE, "report", "--json", name]).stdout)["ranks"][0]
+
+    def exported(self, form, *options, of="own.pickle"):
+        return self.run_([MEMTRACE, "export", "--format", form, *options, of]).stdout
+
+    def joined(self, ranges):
+        """Adjacent ranges as one."""
+        found = []
+        for address, size in sorted(ranges):
+            if found and sum(found[-1]) == address:
+                found[-1][1] += size
+            else:
+                found.append([address, size])
+        return found
+
+    def held(self):
+        """The segments at the end."""
+        rows = csv.DictReader(io.StringIO(self.exported("csv", "--table", "segments")))
+        return [(int(r["address"]), int(r["total_size"])) for r in rows if not r["freed_ns"]]
+
+    def live(self, snapshot, key="segments"):
+        return sorted((s["address"], s["total_size"], [(b["address"], b["requested_size"]) for b in s["blocks"] if b["state"] == "active_allocated"])
+                      for s in snapshot[key])
+
+    def check_segments(self, said, own):
+        self.assertEqual(self.joined(self.held()), self.joined((s["address"], s["total_size"]) for s in own["segments"]))
+        self.assertEqual(sum(size for _, size in self.held()), said["reserved"])
+        self.run_([MEMTRACE, "export", "--format", "pytorch", "-o", "again.pickle", "own.pickle"])
+        self.assertEqual(self.live(self.load("again.pickle")), self.live(own))
+
+    def test_parts_of_maps_are_unmapped(self):
+        said, own = self.snapshot(WHOLE, True)
+        unmapped = [e["size"] for e in own["device_traces"][0] if e["action"] == "segment_unmap"]
+        self.assertTrue(unmapped and max(unmapped) < 260 * MiB)  # the first map is one of 260 MiB
+        self.check_segments(said, own)
+        read = self.read()
+        self.assertEqual((read["peak"]["allocated_bytes"], read["peak"]["reserved_bytes"]), (said["peak"], said["reserved_peak"]))
+        self.assertNotIn("of", read["peak"])
+        self.assertEqual(self.run_([MEMTRACE, "check", "--max-peak", str(said["peak"]), "own.pickle"]).stdout.split()[0], "ok")
+
+    def check_cut(self, said, own):
+        """The highest sums that the entries show, backwards from what is live at the end."""
+        size = {"alloc": 1, "free_completed": -1, "segment_alloc": 1, "segment_free": -1, "segment_map": 1, "segment_unmap": -1}
+        level = {True: said["live"], False: said["reserved"]}
+        most = dict(level)
+        for e in reversed(own["device_traces"][0]):
+            is_block = not e["action"].startswith("segment")
+            level[is_block] -= size.get(e["action"], 0) * e["size"]
+            most[is_block] = max(most[is_block], level[is_block])
+        read = self.read()
+        self.assertLess(most[True], said["peak"])
+        self.assertEqual((read["peak"]["allocated_bytes"], read["peak"]["reserved_bytes"]), (most[True], most[False]))
+        self.assertEqual(read["peak"]["of"], "history")
+        text = " ".join(self.run_([MEMTRACE, "report", "own.pickle"]).stdout.split())
+        self.assertIn("in the recorded history, whose beginning is missing", text[:300])
+        self.assertIn("max_entries", text)
+        done = self.run_([MEMTRACE, "check", "--json", "--max-peak", str(said["peak"] - 1), "own.pickle"], status=2)
+        rule, = json.loads(done.stdout)["rules"]
+        self.assertEqual((rule["ok"], rule["bytes"]), (None, None))
+        self.assertIn("lacks its beginning", rule["remark"])
+        done = self.run_([MEMTRACE, "check", "--max-peak", str(most[True] - 1), "own.pickle"], status=1)
+        self.assertRegex(done.stdout, "^OVER +max-peak .* in the recorded history")
+        self.check_segments(said, own)
+        self.assertEqual(self.run_([MEMTRACE, "summarize", "own.pickle"]).stdout.count('"peak_of":"history"'), 1)
+
+    def test_a_cut_history(self):
+        self.check_cut(*self.snapshot(SHORT, False))
+
+    def test_a_cut_history_of_expandable_segments(self):
+        self.check_cut(*self.snapshot(SHORT, True))
+
+    def test_pinned_memory_is_exported(self):
+        _, own = self.snapshot(WHOLE, False, "host")
+        segments = sorted((s["address"], s["total_size"]) for s in own["host_segments"])
+        self.assertEqual(len(segments), 2)
+        for source in "own.pickle", self.traces:
+            self.run_([MEMTRACE, "export", "--format", "pytorch", "--at", "end", "-o", "again.pickle", source])
+            again = self.load("again.pickle")
+            self.assertEqual(sorted((s["address"], s["total_size"]) for s in again["host_segments"]), segments, source)
+            for s in again["host_segments"]:
+                self.assertEqual({k: type(v) for k, v in s.items()}, {k: type(v) for k, v in own["host_segments"][0].items()})
+                self.assertEqual((s["device"], s["segment_type"]), (-1, "small"))
+            self.assertEqual(sorted(e["addr"] for e in again["host_traces"] if e["action"] == "segment_alloc"), [a for a, _ in segments])
+            self.assertEqual({k: type(v) for k, v in again["host_traces"][0].items()}, {k: type(v) for k, v in own["host_traces"][0].items()})
+            self.assertEqual(self.read("again.pickle")["host_pinned_peak_bytes"], sum(size for _, size in segments))
+
+
+if __name__ == "__main__":
+    unittest.main()
