@@ -158,8 +158,9 @@ static void put_tracks(struct writing *w)
 		snprintf(device, sizeof(device), "GPU %u", i);
 		put_track(w->x, w->tracks[i], w->process, device, 0);
 		for (enum track t = TRACK_ALLOCATED; t < TRACKS; t++)
-			put_track(w->x, w->tracks[i] + t, w->tracks[i], names[t],
-				  t >= TRACK_ALLOCATED && t <= TRACK_USED);
+			if (t != TRACK_USED || !trace_is_imported(&w->in->trace))
+				put_track(w->x, w->tracks[i] + t, w->tracks[i], names[t],
+					  t >= TRACK_ALLOCATED && t <= TRACK_USED);
 	}
 }
 
@@ -272,6 +273,8 @@ static void put_used(const struct writing *w, unsigned device)
 	const struct timeline *t = w->in->replay.device[device].timeline;
 	bytes level = -1; /* before the first point */
 
+	if (trace_is_imported(&w->in->trace))
+		return;
 	for (size_t i = 0; t && i < t->used; i++) {
 		const struct bin *b = &t->bins[i * t->curves + CURVE_DEVICE];
 		const int falls = level == b->peak;

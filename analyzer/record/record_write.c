@@ -301,7 +301,8 @@ static json_t *record_json(const struct rank *x, const struct limits *l)
 #include "record/record.def"
 	set(j, "end", json_string(end_name(x->end)));
 	set(j, "peak", point(&x->peak));
-	set(j, "device_peak", point(&x->device_peak));
+	set(j, "device_peak",
+	    x->peak_device == UNKNOWN_BYTES ? json_null() : point(&x->device_peak));
 	set(j, "owners", owners(x));
 	set(j, "places", list = json_array());
 	for (size_t i = 0; i < x->stacks.count && i < l->places; i++)

@@ -57,6 +57,7 @@ class Imported(Case):
             self.assertEqual((text.count("the device's peak is unknown"), text.count("asked 1.0 TiB")), (1, 1))
             self.assertTrue(text.startswith("OUT OF MEMORY  process"), text[:60])
             record = self.json("summarize", name)
+            self.assertIsNone(record["device_peak"])
             self.assertEqual((record["peak_device_bytes"], record["oom"][0]["survived"], record["end"]), (None, None, "unknown"))
             with open(os.path.join(self.dir, "record"), "w", encoding="utf-8") as f:
                 json.dump(record, f)
@@ -89,6 +90,14 @@ class Imported(Case):
             names = set(re.findall(r"(?m)^memtrace_(\w+)", self.run_([MEMTRACE, "export", "--format", "prometheus", name]).stdout))
             self.assertIn("allocated_peak_bytes", names)
             self.assertEqual(names & {"device_bytes", "device_peak_bytes", "peak_owner_bytes"}, set())
+
+    def test_perfetto(self):
+        for name in self.files():
+            self.run_([MEMTRACE, "export", "--format", "perfetto", "-o", "out", name])
+            with open(os.path.join(self.dir, "out"), "rb") as f:
+                tracks = re.findall(b"allocated|reserved|device|phases", f.read())
+            self.assertIn(b"allocated", tracks)
+            self.assertNotIn(b"device", tracks)
 
     def test_runs_of_a_directory(self):
         name, = (self.snapshot(self.history(), name="kept.mtr"),)

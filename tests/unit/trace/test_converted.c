@@ -67,7 +67,7 @@ static void a_file_is_converted_until_it_changes(void **state)
 
 static struct converted *add(ino_t file, uint64_t size)
 {
-	return converted_add(&(struct stat){ .st_ino = file }, xcalloc(1, 16), size);
+	return converted_add(&(struct stat){ .st_ino = file }, xcalloc(1, 16), size, "a file");
 }
 
 static int is_kept(ino_t file)
