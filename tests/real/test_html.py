@@ -2,6 +2,7 @@
 import glob
 import json
 import os
+import pickle
 import subprocess
 
 from browser import Page
@@ -258,6 +259,36 @@ class Html(PageCase):
         self.addCleanup(again.close)
         self.assertEqual(again.run("memtrace.state"), page.run("memtrace.state"))
         self.assertEqual(page.errors + again.errors, [])
+
+    def test_a_file_of_another_tool(self):
+        """A snapshot does not tell the use of the device: there is no curve of it, and no owners. In its record neither."""
+        events = [{"action": action, "addr": 1 << 28, "size": size, "stream": 0, "time_us": at, "frames": []}
+                  for at, (action, size) in enumerate((("segment_alloc", 4 << 20), ("alloc", 3 << 20), ("oom", 1 << 40)), 1)]
+        snapshot, record = (os.path.join(self.dir, name) for name in ("x.pickle", "record"))
+        with open(snapshot, "wb") as f:
+            pickle.dump({"segments": [], "device_traces": [events]}, f, protocol=4)
+        with open(record, "w", encoding="utf-8") as f:
+            f.write(self.run_([MEMTRACE, "summarize", snapshot]).stdout)
+        for source in snapshot, record:
+            page = self.open(source)
+            self.check_figures(page, self.report(source)["ranks"][0])
+            page.press("s")
+            self.assertEqual(page.run("memtrace.state.stacked"), "category")
+            self.assertTrue(page.run('document.querySelector("#stacked [value=owner]").disabled'))
+            self.assertEqual(page.run("memtrace.page.current.owner.count"), 0)
+            self.assertNotIn("device", page.run('document.getElementById("legend").textContent'))
+            cards = page.run('[...document.querySelectorAll(".card")].map((c) => c.textContent)')
+            self.assertEqual([c for c in cards if "device" in c], ["unknownpeak of the device"])
+            if source == snapshot:
+                self.assertIn("device unknown", page.run('document.getElementById("moment").textContent'))
+            self.assertEqual(page.errors, [])
+        directory = os.path.join(self.dir, "of")
+        os.mkdir(directory)
+        os.rename(snapshot, os.path.join(directory, "x.mtr"))
+        page = self.open(directory, directory)
+        row = page.run('[...document.querySelectorAll(\'[data-item="peak.device"] td\')].map((c) => c.textContent)')
+        self.assertEqual(row[:3], ["unknown", "unknown", ""])
+        self.assertEqual(page.errors, [])
 
     def test_output(self):
         """Standard output, a place that cannot be written, and a trace that is none."""
