@@ -115,6 +115,43 @@ static void devices_without_history(void **state)
 	free(pickle);
 }
 
+/*
+ * The history of expandable segments begins in the middle: 8 MiB at 1 GiB are mapped, of which it
+ * unmaps 2 MiB. 8 MiB behind them are mapped, then 6 MiB unmapped that are of both: 14 MiB is the
+ * peak. The second device has an event of no memory only.
+ */
+static void parts_of_maps_are_unmapped(void **state)
+{
+	const uint64_t at = UINT64_C(1) << 30;
+	const struct mt_record *r;
+	struct replay replay;
+	struct trace t;
+	struct err e = { 0 };
+	size_t size;
+	void *pickle = read_seed("tests/unit/fuzz/corpus/import/10", &size);
+	int64_t mapped = 0, at_the_end = 0;
+	struct mt_record records[64];
+	size_t count;
+
+	(void)state;
+	assert_int_equal(trace_open_memory(&t, pickle, size, &e), 0);
+	replay_trace(&replay, &t, &(struct replay_options){ 0 });
+	assert_int_equal(replay.device[0].reserved_peak, 14 * MIB);
+	assert_int_equal(replay.device[0].now.reserved, 8 * MIB);
+	assert_false(replay.device[1].seen);
+	count = trace_read(&t, &t.segments[0].events, 0, records, ARRAY_SIZE(records));
+	for (r = records; r < records + count; r++) {
+		mapped += r->kind == MT_MAP || r->kind == MT_UNMAP ? r->bytes : 0;
+		at_the_end += r->address == at + (uint64_t)(12 * MIB) ? r->bytes : 0;
+	}
+	assert_int_equal(mapped, 8 * MIB);
+	assert_int_equal(at_the_end, 4 * MIB);
+	assert_non_null(tables_meta(&t.tables, MT_META_PEAK_OF "0"));
+	replay_release(&replay);
+	trace_release(&t);
+	free(pickle);
+}
+
 /* What stands `count` times in a list, by its number in the memo: 2 bytes each. */
 static void again(struct buf *b, char number, size_t count)
 {
@@ -300,6 +337,7 @@ int main(void)
 		cmocka_unit_test(a_snapshot_is_a_trace),
 		cmocka_unit_test(histories_annotations_and_the_host),
 		cmocka_unit_test(devices_without_history),
+		cmocka_unit_test(parts_of_maps_are_unmapped),
 		cmocka_unit_test(what_is_shared_is_read_once),
 		cmocka_unit_test(a_shared_text_is_kept_once),
 		cmocka_unit_test(without_stacks_no_thread_is_known),
