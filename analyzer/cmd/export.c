@@ -42,8 +42,9 @@ static const struct export_format *find_format(const char *name, struct err *e)
 		if (!strcmp(export_formats[i].name, name))
 			return &export_formats[i];
 		names[i] = export_formats[i].name;
-		buf_addf(&list, "%s %s", i ? "," : "", names[i]);
 	}
+	for (size_t i = 0; names[i]; i++)
+		buf_addf(&list, "%s %s", i ? "," : "", names[i]);
 	near = nearest(name, names);
 	if (near)
 		err_set(e, "--format: \"%s\" is not known; did you mean %s?", name, near);

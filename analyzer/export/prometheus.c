@@ -2,8 +2,11 @@
 #include "attribution/category.h"
 #include "export/export.h"
 #include "export/exposition.h"
+#include "report/report.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* All memory of the device that is in use, and its owners. */
 static void add_use(struct exposition *x, const struct device *d)
@@ -40,6 +43,22 @@ static void add_device(struct exposition *x, const struct device *d)
 					  (double)d->at_peak.by_category[c]);
 }
 
+/* Says of which part of the job the peaks are, if not of all. */
+static void note_scope(struct export *x, const struct input *in, unsigned device)
+{
+	const struct meta *found;
+	char key[32];
+
+	snprintf(key, sizeof(key), MT_META_PEAK_OF "%u", device);
+	found = tables_meta(&in->trace.tables, key);
+	if (!found)
+		return;
+	buf_puts(x->notes, "memtrace: ");
+	buf_add_clean(x->notes, (struct str){ in->trace.path, strlen(in->trace.path) });
+	buf_addf(x->notes, ": peaks of device %u %s\n", device,
+		 peak_scope_title(peak_scope_find(found->value)));
+}
+
 static int begin(struct export *x, struct err *e)
 {
 	(void)e;
@@ -59,6 +78,7 @@ static int add(struct export *x, const struct input *in, struct err *e)
 			continue;
 		exposition_device(p, i);
 		add_device(p, &in->replay.device[i]);
+		note_scope(x, in, i);
 		if (!trace_is_imported(&in->trace))
 			add_use(p, &in->replay.device[i]);
 	}

@@ -87,6 +87,8 @@ class Snapshots(Case):
         done = self.run_([MEMTRACE, "check", "--max-peak", str(most[True] - 1), "own.pickle"], status=1)
         self.assertRegex(done.stdout, "^OVER +max-peak .* in the recorded history")
         self.check_segments(said, own)
+        done = self.run_([MEMTRACE, "export", "--format", "prometheus", "own.pickle"])
+        self.assertIn("own.pickle: peaks of device 0 in the recorded history, whose beginning is missing", done.stderr)
         self.assertEqual(self.run_([MEMTRACE, "summarize", "own.pickle"]).stdout.count('"peak_of":"history"'), 1)
 
     def test_a_cut_history(self):
