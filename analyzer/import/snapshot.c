@@ -392,7 +392,10 @@ static void put_settings(struct snapshot_reading *s, struct pickled settings)
 {
 	struct pickled conf = dict_get(settings, "PYTORCH_CUDA_ALLOC_CONF");
 
-	if (conf.type == VALUE_TEXT)
+	if (conf.type != VALUE_TEXT)
+		return;
+	image_meta(&s->image, MT_META_SETTINGS, snapshot_text(conf));
+	if (conf.length)
 		image_meta(&s->image, MT_META_ENV "PYTORCH_CUDA_ALLOC_CONF", snapshot_text(conf));
 }
 

@@ -15,13 +15,12 @@ static void read_allocator_conf(struct metrics *m, const struct trace *t)
 	static const char *const variables[] = { MT_META_ENV "PYTORCH_CUDA_ALLOC_CONF",
 						 MT_META_ENV "PYTORCH_ALLOC_CONF" };
 
-	m->settings_unknown = trace_is_imported(t);
+	m->settings_unknown = trace_is_imported(t) && !tables_meta(&t->tables, MT_META_SETTINGS);
 	for (size_t i = 0; i < ARRAY_SIZE(variables); i++) {
 		const struct meta *meta = tables_meta(&t->tables, variables[i]);
 		struct str conf = meta ? meta->value : (struct str){ 0 };
 		struct allocator_option o;
 
-		m->settings_unknown &= !meta;
 		while (allocator_conf_next(&conf, &o)) {
 			m->expandable |= allocator_option_is(&o, "expandable_segments", "True");
 			m->max_split |= allocator_option_is(&o, "max_split_size_mb", NULL);

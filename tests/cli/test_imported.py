@@ -120,6 +120,12 @@ class Imported(Case):
         for conf, says in ("expandable_segments:True", True), ("", False), (WITHOUT_SETTINGS, False):
             rules = [f["rule"] for f in self.json("report", "--json", self.snapshot(self.history(oom), conf=conf))["findings"]]
             self.assertEqual("ADVICE_EXPANDABLE_ALREADY_ON" in rules, says, conf)
+        # Of 4 MiB nothing is cached here: the hint does not help, whatever the settings are, if they are known.
+        full = [[event("segment_alloc", BASE, 4 * MiB, 1), event("alloc", BASE, 4 * MiB, 2), oom]]
+        for conf, says in ("", True), (WITHOUT_SETTINGS, False):
+            rules = [f["rule"] for f in self.json("report", "--json", self.snapshot(full, conf=conf))["findings"]]
+            self.assertEqual("ADVICE_EXPANDABLE_ALREADY_ON" in rules, says, conf)
+        self.assertNotIn("PYTORCH_CUDA_ALLOC_CONF", self.run_([MEMTRACE, "summarize", self.snapshot(full)]).stdout)
         self.assertNotIn("ADVICE_EXPANDABLE_ALREADY_ON", [f["rule"] for f in self.json("report", "--json", self.profile())["findings"]])
 
     def test_top_names_the_kind_of_file(self):
