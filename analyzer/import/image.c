@@ -85,33 +85,42 @@ void image_record(struct image *i, const struct mt_record *r)
 	i->records[i->count++] = *r;
 }
 
+/* May `b` stand behind `a`? Other tools write microseconds: a step begins before the events of its
+ * own time. */
+static int in_order(const struct mt_record *a, const struct mt_record *b)
+{
+	if (a->time_ns == b->time_ns)
+		return a->kind == MT_STEP || b->kind != MT_STEP;
+	return a->time_ns < b->time_ns;
+}
+
 /* Merges the sorted runs [from, middle) and [middle, to) of `a` into `b`. */
 static void merge(const struct mt_record *a, struct mt_record *b, size_t from, size_t middle,
 		  size_t to)
 {
 	size_t left = from, right = middle;
 
-	if (middle == to || a[middle - 1].time_ns <= a[middle].time_ns) {
+	if (middle == to || in_order(&a[middle - 1], &a[middle])) {
 		memcpy(b + from, a + from, (to - from) * sizeof(*a));
 		return;
 	}
 	for (size_t k = from; k < to; k++) {
-		int is_left = left < middle && (right >= to || a[left].time_ns <= a[right].time_ns);
+		int is_left = left < middle && (right >= to || in_order(&a[left], &a[right]));
 
 		b[k] = is_left ? a[left++] : a[right++];
 	}
 }
 
-/* Records of the same time stay in their order. */
+/* Other records of the same time stay in their order. */
 static void sort_by_time(struct image *i)
 {
 	struct mt_record *other, *sorted;
-	size_t in_order = 1;
+	size_t sorted_count = 1;
 
-	while (in_order < i->count &&
-	       i->records[in_order - 1].time_ns <= i->records[in_order].time_ns)
-		in_order++;
-	if (in_order >= i->count) /* most files */
+	while (sorted_count < i->count &&
+	       in_order(&i->records[sorted_count - 1], &i->records[sorted_count]))
+		sorted_count++;
+	if (sorted_count >= i->count) /* most files */
 		return;
 	other = xcalloc(i->count, sizeof(*other));
 	for (size_t run = 1; run < i->count; run *= 2) {

@@ -161,6 +161,27 @@ static void the_profiler_s_steps_come_first(void **state)
 	assert_int_equal(n->ends, 4);
 }
 
+/* An allocation of the same microsecond is the step's first one. */
+static void a_step_begins_before_the_events_of_its_time(void **state)
+{
+	struct named *n = *state;
+	const struct mt_record alloc = { .kind = MT_TENSOR_ALLOC, .bytes = 512, .time_ns = 1000 };
+	const struct mt_record *sorted;
+	unsigned char *file;
+	uint64_t size;
+
+	image_record(&n->i, &alloc);
+	for (n->now = 0; n->now <= 2000; n->now += 999) /* put() adds one */
+		put(n, 0, "step ", (int)n->now / 1000);
+	annotations_finish(&n->a, &n->i, 1);
+	file = image_finish(&n->i, &size);
+	assert_true(size > 4 * sizeof(*sorted));
+	sorted = (const struct mt_record *)(file + size - 4 * sizeof(*sorted));
+	for (int k = 0; k < 4; k++)
+		assert_int_equal(sorted[k].kind, k == 2 ? MT_TENSOR_ALLOC : MT_STEP);
+	free(file);
+}
+
 int main(void)
 {
 #define TEST(function) cmocka_unit_test_setup_teardown(function, named_setup, named_teardown)
@@ -170,6 +191,7 @@ int main(void)
 		TEST(ends_are_missing),
 		TEST(phases_are_nested_without_a_limit),
 		TEST(the_profiler_s_steps_come_first),
+		TEST(a_step_begins_before_the_events_of_its_time),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
