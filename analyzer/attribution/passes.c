@@ -250,7 +250,7 @@ static void add_left(struct left_blocks *left, const struct spans *spans, const 
 	for (size_t i = 0; i < count; i++) {
 		const struct span *s = spans_at(spans, list[i]->alloc.time_ns);
 
-		if (!s || !s->step || s->phase == PHASE_SETUP)
+		if (!s || !span_step(s))
 			continue;
 		steps += s->step != last;
 		last = s->step;
@@ -310,7 +310,7 @@ static int has_left(const struct lifetimes *l, const struct spans *spans, const 
 		const struct span *s = spans_at(spans, l->list[i].alloc.time_ns);
 
 		if (l->list[i].alloc.stack == stack && may_be_left(&l->list[i], t) && s &&
-		    s->step && s->step < now && s->phase != PHASE_SETUP)
+		    span_step(s) && s->step < now)
 			return 1;
 	}
 	return 0;

@@ -42,6 +42,13 @@ struct spans {
 	uint32_t step_mark; /* of the next span; 0: none */
 };
 
+/* The step that a span is a part of; 0: none, as of the job's setup, which has the number of the
+ * step that follows. */
+static inline uint32_t span_step(const struct span *s)
+{
+	return s->phase == PHASE_SETUP ? 0 : s->step;
+}
+
 void spans_release(struct spans *s);
 
 /* Begins a new span and returns it; the last one if there are MAX_SPANS. */

@@ -72,6 +72,18 @@ static void add_short_frame(const struct tables *t, const struct mt_frame *f, co
 		buf_addf(b, ":%u", f->line);
 }
 
+void stack_add_missing(const struct tables *t, uint16_t thread, struct buf *b)
+{
+	struct thread of = tables_thread(t, thread);
+
+	buf_puts(b, "(no Python stack");
+	if (of.name.length) {
+		buf_puts(b, ", thread ");
+		buf_add_clean(b, of.name);
+	}
+	buf_puts(b, ")");
+}
+
 void stack_add_label(const struct tables *t, uint32_t stack, struct buf *b)
 {
 	const struct stack *p = tables_stack(t, stack);

@@ -8,6 +8,8 @@
 /* "function file:line;function file:line", outermost frame first; nothing if there are no frames.
  * Valid UTF-8. */
 void stack_add_text(const struct tables *t, uint32_t stack, struct buf *b);
+/* "(no Python stack, thread NAME)", for what has no frames. Safe on a terminal. */
+void stack_add_missing(const struct tables *t, uint16_t thread, struct buf *b);
 
 /* The functions below need attribute_trace(). Their texts are safe on a terminal. */
 

@@ -26,18 +26,6 @@ static void add_block(void *context, const struct mt_record *r)
 		s->threads[r->thread] = bytes_add(s->threads[r->thread], r->bytes);
 }
 
-static void add_thread(const struct tables *t, uint16_t thread, struct buf *b)
-{
-	struct thread of = tables_thread(t, thread);
-
-	buf_puts(b, "(no Python stack");
-	if (of.name.length) {
-		buf_puts(b, ", thread ");
-		buf_add_clean(b, of.name);
-	}
-	buf_puts(b, ")");
-}
-
 static void put_line(struct export *x, struct buf *line, bytes n)
 {
 	for (size_t i = 0; i < line->length; i++) /* a name may contain any character */
@@ -60,7 +48,7 @@ static void put_lines(struct export *x, const struct sums *s)
 		}
 	for (uint32_t i = 0; i < 1u << 16; i++)
 		if (s->threads[i]) {
-			add_thread(t, (uint16_t)i, &line);
+			stack_add_missing(t, (uint16_t)i, &line);
 			put_line(x, &line, s->threads[i]);
 		}
 	buf_release(&line);

@@ -7,6 +7,7 @@
  * ALLOCATION   - ALLOCATION   c MILLISECONDS
  */
 #include "attribution/attribution.h"
+#include "attribution/stack_text.h"
 #include "export/events.h"
 #include "export/export.h"
 #include "util/hash.h"
@@ -77,15 +78,13 @@ static uint32_t number_of(struct numbered **all, uint32_t *count, uint64_t a, ui
 	return found->number;
 }
 
-static uint32_t add_string(struct heaptrack *h, const char *before, struct str s, const char *after)
+static uint32_t add_string(struct heaptrack *h, struct str s)
 {
 	size_t from;
 
 	buf_puts(&h->text, "s ");
 	from = h->text.length;
-	buf_puts(&h->text, before);
 	buf_add_clean(&h->text, s);
-	buf_puts(&h->text, after);
 	if (h->text.length == from)
 		buf_puts(&h->text, "?");
 	end_line(h);
@@ -95,7 +94,7 @@ static uint32_t add_string(struct heaptrack *h, const char *before, struct str s
 static uint32_t string_number(struct heaptrack *h, uint32_t id)
 {
 	if (!h->strings[id])
-		h->strings[id] = add_string(h, "", tables_string(&h->in->trace.tables, id), "");
+		h->strings[id] = add_string(h, tables_string(&h->in->trace.tables, id));
 	return h->strings[id];
 }
 
@@ -138,12 +137,14 @@ static uint32_t node_number(struct heaptrack *h, uint32_t instruction, uint32_t 
 
 static uint32_t thread_number(struct heaptrack *h, uint16_t thread)
 {
-	struct str name = tables_thread(&h->in->trace.tables, thread).name;
+	struct buf name = { 0 };
 	uint32_t function;
 
 	if (!h->threads[thread]) {
-		function = add_string(h, "(no Python stack, thread ", name, ")");
+		stack_add_missing(&h->in->trace.tables, thread, &name);
+		function = add_string(h, (struct str){ name.text, name.length });
 		h->threads[thread] = node_number(h, add_instruction(h, function, 0, 0), 0);
+		buf_release(&name);
 	}
 	return h->threads[thread];
 }

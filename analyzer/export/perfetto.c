@@ -308,9 +308,9 @@ static void put_spans(const struct writing *w, unsigned device)
 				  s->list[phase].start_ns, end);
 			phase = i;
 		}
-		if (!now || now->step != was->step) {
-			snprintf(name, sizeof(name), "step %u", was->step);
-			if (was->step)
+		if (!now || span_step(now) != span_step(was)) {
+			snprintf(name, sizeof(name), "step %u", span_step(was));
+			if (span_step(was))
 				put_slice(w, device, TRACK_STEPS, name, s->list[step].start_ns,
 					  end);
 			step = i;

@@ -7,7 +7,8 @@
 
 #include <stdlib.h>
 
-#include "config/allocator_conf.h"
+#include "attribution/attribution.h"
+#include "attribution/stack_text.h"
 #include "export/events.h"
 
 #define GROUP                                                                              \
@@ -73,15 +74,45 @@ static void put_frame(struct snapshot_writer *w, uint32_t id)
 	pickle_set_items(p);
 }
 
-void snapshot_frames(struct snapshot_writer *w, uint32_t stack)
+/* One frame without a file instead of none: readers take what has no frames for the backward pass,
+ * whose threads have none. */
+static void put_missing_stack(struct snapshot_writer *w, uint16_t thread)
+{
+	struct pickle *p = &w->pickle;
+	struct buf name = { 0 };
+
+	if (w->threads[thread] != NOT_REMEMBERED) {
+		pickle_again(p, w->threads[thread]);
+		return;
+	}
+	stack_add_missing(&w->in->trace.tables, thread, &name);
+	pickle_list(p);
+	w->threads[thread] = pickle_remember(p);
+	pickle_group(p);
+	pickle_dict(p);
+	pickle_group(p);
+	snapshot_word(w, WORD_name);
+	pickle_text(p, (struct str){ name.text, name.length });
+	snapshot_word(w, WORD_filename);
+	snapshot_word(w, WORD_empty);
+	snapshot_number(w, WORD_line, 0);
+	pickle_set_items(p);
+	pickle_append_items(p);
+	buf_release(&name);
+}
+
+void snapshot_frames(struct snapshot_writer *w, const struct mt_record *r)
 {
 	const struct tables *t = &w->in->trace.tables;
+	uint32_t stack = r->stack < t->stack_count ? r->stack : MT_NO_STACK;
 	const struct stack *s = tables_stack(t, stack);
 	struct pickle *p = &w->pickle;
 
-	if (stack >= t->stack_count)
-		stack = MT_NO_STACK;
 	snapshot_word(w, WORD_frames);
+	if (!s->frame_count && t->thread_flags[r->thread] != THREAD_AUTOGRAD) {
+		put_missing_stack(w, r->thread);
+		return;
+	}
 	if (w->stacks[stack] != NOT_REMEMBERED) {
 		pickle_again(p, w->stacks[stack]);
 		return;
@@ -132,7 +163,7 @@ void snapshot_event(struct snapshot_writer *w, enum snapshot_word action, const 
 	snapshot_word(w, WORD_empty);
 	snapshot_word(w, WORD_pool_id);
 	snapshot_pool(w);
-	snapshot_frames(w, r->stack);
+	snapshot_frames(w, r);
 	pickle_set_items(p);
 }
 
@@ -235,11 +266,13 @@ static void put_annotations(struct snapshot_writer *w)
 		uint32_t open = 0;
 
 		for (size_t i = 0; i < s->count && s->list[i].start_ns <= w->end_ns; i++) {
-			if (s->list[i].step == open)
+			uint32_t step = span_step(&s->list[i]);
+
+			if (step == open)
 				continue;
 			if (open)
 				put_annotation(w, WORD_END, d, open, s->list[i].start_ns);
-			open = s->list[i].step;
+			open = step;
 			if (open)
 				put_annotation(w, WORD_START, d, open, s->list[i].start_ns);
 		}
@@ -247,39 +280,6 @@ static void put_annotations(struct snapshot_writer *w)
 			put_annotation(w, WORD_END, d, open, w->end_ns);
 	}
 	snapshot_list_end(w);
-}
-
-/* PYTORCH_CUDA_ALLOC_CONF, or its newer name. */
-static struct str allocator_conf(const struct input *in)
-{
-	const struct meta *m =
-		tables_meta(&in->trace.tables, MT_META_ENV "PYTORCH_CUDA_ALLOC_CONF");
-
-	if (!m)
-		m = tables_meta(&in->trace.tables, MT_META_ENV "PYTORCH_ALLOC_CONF");
-	return m ? m->value : (struct str){ "", 0 };
-}
-
-static void put_settings(struct snapshot_writer *w)
-{
-	struct str conf = allocator_conf(w->in), rest = conf;
-	struct buf clean = { 0 };
-	struct allocator_option o;
-	int expandable = 0;
-
-	while (allocator_conf_next(&rest, &o))
-		if (allocator_option_is(&o, "expandable_segments", NULL))
-			expandable = allocator_option_is(&o, "expandable_segments", "True");
-	buf_add_utf8(&clean, conf);
-	snapshot_word(w, WORD_allocator_settings);
-	pickle_dict(&w->pickle);
-	pickle_group(&w->pickle);
-	snapshot_word(w, WORD_conf);
-	pickle_text(&w->pickle, (struct str){ clean.length ? clean.text : "", clean.length });
-	snapshot_word(w, WORD_expandable_segments);
-	pickle_boolean(&w->pickle, expandable);
-	pickle_set_items(&w->pickle);
-	buf_release(&clean);
 }
 
 /* The traces come first: they tell what is live at their end. */
@@ -290,7 +290,7 @@ static void put_snapshot(struct snapshot_writer *w)
 	pickle_group(&w->pickle);
 	put_traces(w);
 	snapshot_segments(w);
-	put_settings(w);
+	snapshot_settings(w);
 	put_annotations(w);
 	snapshot_host(w);
 	pickle_set_items(&w->pickle);
@@ -315,7 +315,8 @@ static int add(struct export *x, const struct input *in, struct err *e)
 				     .pool = NOT_REMEMBERED,
 				     .strings = no_numbers(t->string_count),
 				     .frames = no_numbers(t->frame_count),
-				     .stacks = no_numbers(t->stack_count) };
+				     .stacks = no_numbers(t->stack_count),
+				     .threads = no_numbers(1u << 16) };
 	const struct device *d = input_device(in, x->options->device, &w.device);
 	int status = d ? input_until(in, d, x->options->moment, &w.until, e)
 		       : err_set(e, "%s: no event of a device", in->trace.path);
@@ -329,6 +330,7 @@ static int add(struct export *x, const struct input *in, struct err *e)
 	free(w.strings);
 	free(w.frames);
 	free(w.stacks);
+	free(w.threads);
 	free(w.live);
 	return status;
 }

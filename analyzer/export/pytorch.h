@@ -1,5 +1,5 @@
 /* The writer of PyTorch's memory snapshot: pytorch.c has the events, pytorch_segments.c the
- * segments, pytorch_host.c pinned memory. */
+ * segments, pytorch_settings.c the settings, pytorch_host.c pinned memory. */
 #ifndef MEMTRACE_EXPORT_PYTORCH_H
 #define MEMTRACE_EXPORT_PYTORCH_H
 
@@ -13,7 +13,8 @@ enum snapshot_word {
 	SNAPSHOT_WORDS
 };
 
-/* Texts, frames and stacks are written once; their numbers are NOT_REMEMBERED before that. */
+/* Texts, frames, stacks and threads without one are written once; their numbers are NOT_REMEMBERED
+ * before that. */
 struct snapshot_writer {
 	struct export *x;
 	const struct input *in;
@@ -22,7 +23,7 @@ struct snapshot_writer {
 	uint64_t end_ns; /* time of the last one that is not */
 	unsigned device; /* whose events are written */
 	uint32_t words[SNAPSHOT_WORDS], pool;
-	uint32_t *strings, *frames, *stacks;
+	uint32_t *strings, *frames, *stacks, *threads;
 	size_t in_group;        /* items of the open group of the list that is written */
 	struct mt_record *live; /* segments and blocks at the end */
 	size_t live_count, live_room;
@@ -30,8 +31,8 @@ struct snapshot_writer {
 
 void snapshot_word(struct snapshot_writer *w, enum snapshot_word word);
 void snapshot_number(struct snapshot_writer *w, enum snapshot_word key, int64_t value);
-/* The key "frames" and its value. */
-void snapshot_frames(struct snapshot_writer *w, uint32_t stack);
+/* The key "frames" and its value, those of the record. */
+void snapshot_frames(struct snapshot_writer *w, const struct mt_record *r);
 /* The pool (0, 0). */
 void snapshot_pool(struct snapshot_writer *w);
 /* Before each item of a long list; after the last one. */
@@ -49,5 +50,7 @@ void snapshot_segment(struct snapshot_writer *w, const struct mt_record *segment
 void snapshot_host(struct snapshot_writer *w);
 /* The key "segments" and its value, from `live`. */
 void snapshot_segments(struct snapshot_writer *w);
+/* The key "allocator_settings" and its value. */
+void snapshot_settings(struct snapshot_writer *w);
 
 #endif

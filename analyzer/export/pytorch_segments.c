@@ -30,7 +30,12 @@ static void put_block(struct snapshot_writer *w, uint64_t address, bytes size,
 	snapshot_number(w, WORD_requested_size, live ? size : 0);
 	snapshot_word(w, WORD_state);
 	snapshot_word(w, live ? WORD_active_allocated : WORD_inactive);
-	snapshot_frames(w, live ? live->stack : MT_NO_STACK);
+	if (live) {
+		snapshot_frames(w, live);
+	} else {
+		snapshot_word(w, WORD_frames);
+		pickle_list(p);
+	}
 	pickle_set_items(p);
 }
 
@@ -83,7 +88,7 @@ void snapshot_segment(struct snapshot_writer *w, const struct mt_record *segment
 	snapshot_pool(w);
 	snapshot_word(w, WORD_is_expandable);
 	pickle_boolean(p, is_mapped);
-	snapshot_frames(w, segment->stack);
+	snapshot_frames(w, segment);
 	put_blocks(w, segment, block, count);
 	pickle_set_items(p);
 }

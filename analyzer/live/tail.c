@@ -40,7 +40,7 @@ static struct trend_step *steps_of(const struct device *d, int is_cut, size_t *c
 	for (size_t i = 0; i < s->count; i++) {
 		const struct span *x = &s->list[i];
 
-		if (x->phase == PHASE_SETUP || !x->step)
+		if (!span_step(x))
 			continue;
 		if (x->step != step) {
 			step = x->step;

@@ -23,7 +23,7 @@ static void add_to_step(struct rank *r, const struct span *s, uint64_t end_ns, i
 {
 	struct step_row *row = r->steps + (r->step_count ? r->step_count - 1 : 0);
 
-	if (s->phase == PHASE_SETUP || !s->step)
+	if (!span_step(s))
 		return;
 	if (!r->step_count || row->step != s->step) {
 		if (r->step_count == REPORT_STEPS)

@@ -7,9 +7,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "config/allocator_conf.h"
 #include "util/err.h"
 
-#define ALLOCATOR_CLASSES 16
 /* kMinBlockSize: sizes of blocks are multiples of it, unless the settings round further. */
 #define SMALLEST_BLOCK 512
 
@@ -19,7 +19,7 @@ struct allocator_settings {
 	int by_address; /* of equal free blocks the one with the lowest address is used, not one in
 			   the oldest segment */
 	int64_t max_split_size, max_non_split_rounding, large_segment_size;
-	/* roundup_power2_divisions for sizes from 2^(20 + i) on; 0: none */
+	/* roundup_power2_divisions; 0: none */
 	int divisions[ALLOCATOR_CLASSES];
 	double garbage_collection_threshold, memory_fraction;
 };

@@ -11,45 +11,6 @@
  * are assumed. */
 #define SEGMENTS_BY_AGE 208
 
-static int class_of(long long mib)
-{
-	int i = 0;
-
-	while (i + 1 < ALLOCATOR_CLASSES && 2LL << i <= mib)
-		i++;
-	return i;
-}
-
-/* Reads "4", or divisions by size in MiB: "[256:1,512:2,>:4]". As in PyTorch, sizes between two
- * entries are not rounded. -1: malformed. */
-static int read_divisions(struct allocator_settings *s, const char *text)
-{
-	int *to = s->divisions, last = -1, used, value;
-	long long size;
-
-	if (*text != '[') {
-		if (sscanf(text, "%d", &value) != 1)
-			return -1;
-		for (int i = 0; i < ALLOCATOR_CLASSES; i++)
-			to[i] = value;
-		return 0;
-	}
-	for (text++; *text && *text != ']'; text += used + (text[used] == ',')) {
-		if (sscanf(text, ">:%d%n", &value, &used) == 1) {
-			for (int i = last + 1; i < ALLOCATOR_CLASSES; i++)
-				to[i] = value;
-			continue;
-		}
-		if (sscanf(text, "%lld:%d%n", &size, &value, &used) != 2)
-			return -1;
-		for (int i = 0; last < 0 && i < class_of(size); i++)
-			to[i] = value;
-		last = class_of(size);
-		to[last] = value;
-	}
-	return 0;
-}
-
 /* Sets a size that is given in MiB; returns 0 if the option has another name or no number. */
 static int read_mib(int64_t *size, const struct allocator_option *o, const char *name)
 {
@@ -75,7 +36,7 @@ int allocator_configure(struct allocator_settings *s, const char *conf, int vers
 		else if (allocator_option_is(&o, "expandable_segments", "False"))
 			s->expandable_segments = 0;
 		else if (!(allocator_option_is(&o, "roundup_power2_divisions", NULL) &&
-			   o.value.length && !read_divisions(s, o.value.at)) &&
+			   o.value.length && !allocator_conf_divisions(o.value.at, s->divisions)) &&
 			 !read_mib(&s->max_split_size, &o, "max_split_size_mb") &&
 			 !read_mib(&s->max_non_split_rounding, &o, "max_non_split_rounding_mb") &&
 			 !read_mib(&s->large_segment_size, &o, "large_segment_size_mb"))
