@@ -16,7 +16,6 @@
 #define EXPORT __attribute__((visibility("default")))
 #define MAX_EARLY 64  /* phases that are open before the recording begins; others are not known */
 #define MAX_OPEN 4096 /* a keyframe holds all open phases; others are not recorded */
-#define NAME_BYTES 120
 
 /* Names share the tables with the stacks of allocations, and take a quarter of their room at most
  * (the tables have a quarter of the budget). A report lists no more than MAX_NAMES. */
@@ -37,7 +36,7 @@
 #define GIVEN (1ull << 63)
 static struct early {
 	_Atomic uint64_t phase;
-	char name[NAME_BYTES];
+	char name[MARK_NAME_BYTES + 1];
 } early[MAX_EARLY];
 static _Atomic unsigned early_count; /* slots that are not free */
 
@@ -46,7 +45,7 @@ static _Atomic int64_t open_count;
 
 static size_t name_length(const char *name)
 {
-	return strnlen(name, NAME_BYTES - 1);
+	return strnlen(name, MARK_NAME_BYTES);
 }
 
 static uint64_t key_of(const char *name, size_t length)

@@ -65,8 +65,8 @@ static __thread struct {
 static uint64_t begin(const char *name)
 {
 	static const char *const rest[] = { ", seq = ", ", op_id = ", ", op_ids = ", ", sizes = " };
-	size_t length = name ? strnlen(name, 119) : 0;
-	char text[120];
+	size_t length = name ? strnlen(name, MARK_NAME_BYTES) : 0;
+	char text[MARK_NAME_BYTES + 1];
 
 	if (!length)
 		return 0;

@@ -2,6 +2,7 @@
 import functools
 import json
 import os
+import re
 import subprocess
 import unittest
 
@@ -57,6 +58,7 @@ class Marks(Case):
             self.assertEqual(found[(name,)]["peak_bytes"], peak, name)
         self.assertEqual(found[("forward",)]["times"], 8)
         self.assertEqual((said["allocated"], said["reserved"]), (said["expected"], said["expected_reserved"]))
+        self.assertEqual(said["peak"], said["expected_peak"])
         self.assertEqual(self.paths(), [said["trace"]])
         return found
 
@@ -114,6 +116,12 @@ class Marks(Case):
         for env in ({}, {"LD_PRELOAD": PRELOAD}, {"LD_PRELOAD": PRELOAD, "MEMTRACE_DISABLE": 1}):
             done = self.run_(["python3", "-c", script], PYTHONPATH=MODULE, **env)
             self.assertEqual(done.stdout, "0 f its page 118\n", env)
+
+    def test_the_recorder_takes_as_much_of_a_name(self):
+        with open(os.path.join(ROOT, "preload", "marks", "marks.h"), encoding="utf-8") as f:
+            limit = re.search(r"#define MARK_NAME_BYTES (\d+)", f.read()).group(1)
+        done = self.run_(["python3", "-c", "import memtrace; print(memtrace._NAME_BYTES)"], PYTHONPATH=MODULE)
+        self.assertEqual(done.stdout.strip(), limit)
 
     def test_functions_that_do_not_end_at_their_return(self):
         script = ("import asyncio, memtrace\nnow = []\n"

@@ -24,7 +24,7 @@ __all__ = ["Levels", "flush", "mark", "peak", "levels", "phase", "recording", "s
 
 _FLUSH_MS = 5000
 _LONGEST_MS = 24 * 3600 * 1000
-_NAME_BYTES = 119  # of a longer name, the recorder takes as many
+_NAME_BYTES = 119  # MARK_NAME_BYTES of preload/marks/marks.h
 
 
 def _functions():

@@ -17,7 +17,6 @@ import memtrace
 from memtrace import command
 
 _SHOWN = 5  # categories and places in a message
-_NAME_BYTES = 119  # the end of a longer name tells tests apart
 _devices = range(16)
 
 
@@ -67,7 +66,8 @@ def _over(limit):
 
 def _within_limit(item, limit, runtest):
     __tracebackhide__ = True  # pytest: this frame is not the test's
-    name = item.nodeid.encode()[-_NAME_BYTES:].decode(errors="ignore")
+    # The end of a longer name tells tests apart.
+    name = item.nodeid.encode()[-memtrace._NAME_BYTES:].decode(errors="ignore")
     with memtrace.phase(name):
         runtest()
     if not memtrace.recording():
