@@ -98,12 +98,27 @@ static void note_choice(const struct exported_traces *c, int rank, struct buf *n
 		buf_addf(notes, "of rank %d (name another trace for that)\n", rank);
 }
 
+/* Of a format of one process. */
+static int choose_moment(const struct export_options *o, struct input *in, struct err *e)
+{
+	unsigned flags = o->format->flags;
+	enum export_moment moment = o->moment;
+
+	if (flags & EXPORT_WHOLE)
+		moment = MOMENT_END;
+	else if (moment == MOMENT_OF_FORMAT)
+		moment = flags & EXPORT_AT_PEAK ? MOMENT_PEAK : MOMENT_END;
+	return flags & EXPORT_ONE_RANK ? input_choose(in, o->device, moment, e) : 0;
+}
+
 static int add_trace(struct export *x, const char *path, int64_t process, struct err *e)
 {
 	struct input in;
 	int status = input_open(&in, path, e);
 
 	in.process = process;
+	if (!status)
+		status = choose_moment(x->options, &in, e);
 	if (!status)
 		status = x->options->format->writer->add(x, &in, e);
 	input_close(&in);

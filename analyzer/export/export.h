@@ -7,7 +7,13 @@
 #include "session/trace_files.h"
 #include "util/buf.h"
 
-enum export_flag { EXPORT_ONE_RANK = 1, EXPORT_BINARY = 2, EXPORT_TO_FILE = 4 };
+enum export_flag {
+	EXPORT_ONE_RANK = 1,
+	EXPORT_BINARY = 2,
+	EXPORT_TO_FILE = 4,
+	EXPORT_AT_PEAK = 8,
+	EXPORT_WHOLE = 16
+};
 
 struct export_options {
 	const struct export_format *format;

@@ -19,22 +19,6 @@ void input_close(struct input *in)
 	trace_release(&in->trace);
 }
 
-const struct device *input_device(const struct input *in, int chosen, unsigned *ordinal)
-{
-	const struct device *most = NULL;
-
-	for (unsigned i = 0; i < MT_MAX_DEVICES; i++) {
-		const struct device *d = &in->replay.device[i];
-
-		if (!d->seen || (chosen >= 0 && i != (unsigned)chosen) ||
-		    (most && d->peak.allocated <= most->peak.allocated))
-			continue;
-		most = d;
-		*ordinal = i;
-	}
-	return most;
-}
-
 int input_is_block(const struct input *in, const struct mt_record *r)
 {
 	return r->device < MT_MAX_DEVICES &&
@@ -62,22 +46,36 @@ static const struct moment *find_moment(const struct device *d, enum export_mome
 	return moment == MOMENT_PEAK ? &d->peak : NULL;
 }
 
-int input_until(const struct input *in, const struct device *d, enum export_moment moment,
-		uint64_t *until, struct err *e)
+/* NULL: the trace has none. */
+static const struct device *find_device(const struct input *in, int chosen, unsigned *ordinal)
 {
-	const struct moment *m = find_moment(d, moment);
+	const struct device *most = NULL;
 
-	if (moment == MOMENT_FAILURE && !m)
-		return err_set(e, "%s: no allocation failed", in->trace.path);
-	*until = m ? in->trace.segments[m->at.segment].first_sequence + m->at.record : UINT64_MAX;
-	return 0;
+	for (unsigned i = 0; i < MT_MAX_DEVICES; i++) {
+		const struct device *d = &in->replay.device[i];
+
+		if (!d->seen || (chosen >= 0 && i != (unsigned)chosen) ||
+		    (most && d->peak.allocated <= most->peak.allocated))
+			continue;
+		most = d;
+		*ordinal = i;
+	}
+	return most;
 }
 
-uint64_t input_moment_ns(const struct input *in, const struct device *d, enum export_moment moment)
+int input_choose(struct input *in, int device, enum export_moment moment, struct err *e)
 {
-	const struct moment *m = find_moment(d, moment);
+	const struct device *d = find_device(in, device, &in->device);
+	const struct moment *m = d ? find_moment(d, moment) : NULL;
 
-	return m ? m->time_ns : in->replay.last_time_ns;
+	if (!d)
+		return err_set(e, "%s: no event of a device", in->trace.path);
+	if (moment == MOMENT_FAILURE && !m)
+		return err_set(e, "%s: no allocation failed", in->trace.path);
+	in->until =
+		m ? in->trace.segments[m->at.segment].first_sequence + m->at.record : UINT64_MAX;
+	in->end_ns = m ? m->time_ns : in->replay.last_time_ns;
+	return 0;
 }
 
 const struct span *input_span(const struct input *in, unsigned device, uint64_t time_ns)

@@ -10,6 +10,10 @@ struct input {
 	struct trace trace;
 	struct replay replay;
 	int64_t process; /* counts the traces of an export from 1 */
+	/* What input_choose() chose: */
+	unsigned device;
+	uint64_t until;  /* number of the first event behind the moment */
+	uint64_t end_ns; /* time of the moment */
 };
 
 /* The moment whose live blocks an export has: X(id, name). */
@@ -28,8 +32,9 @@ enum export_moment {
 int input_open(struct input *in, const char *path, struct err *e);
 void input_close(struct input *in);
 
-/* The device with the highest peak; `chosen` if that is not -1. NULL: the trace has none. */
-const struct device *input_device(const struct input *in, int chosen, unsigned *ordinal);
+/* Chooses the device with the highest peak, or `device` if that is not -1, and a moment of it.
+ * Fails if there is no such device or moment. */
+int input_choose(struct input *in, int device, enum export_moment moment, struct err *e);
 
 /* Is it an event of a block that PyTorch's allocator gave to a tensor, or of a call that counts as
  * one (`counted_from_runtime`)? Is it one of a segment? */
@@ -37,12 +42,6 @@ int input_is_block(const struct input *in, const struct mt_record *r);
 int input_is_segment(const struct input *in, const struct mt_record *r);
 /* As account_is_failure(). */
 int input_is_failure(const struct input *in, const struct mt_record *r);
-
-/* The number of the first event after a moment of a device. Fails if there was no such moment. */
-int input_until(const struct input *in, const struct device *d, enum export_moment moment,
-		uint64_t *until, struct err *e);
-/* The time of that moment. */
-uint64_t input_moment_ns(const struct input *in, const struct device *d, enum export_moment moment);
 
 /* The span of a time on a device; NULL: none. */
 const struct span *input_span(const struct input *in, unsigned device, uint64_t time_ns);

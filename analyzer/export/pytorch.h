@@ -19,8 +19,6 @@ struct snapshot_writer {
 	struct export *x;
 	const struct input *in;
 	struct pickle pickle;
-	uint64_t until;  /* number of the first event that is left out */
-	uint64_t end_ns; /* time of the last one that is not */
 	unsigned device; /* whose events are written */
 	uint32_t words[SNAPSHOT_WORDS], pool;
 	uint32_t *strings, *frames, *stacks, *threads;

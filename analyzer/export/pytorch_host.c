@@ -61,7 +61,7 @@ void snapshot_host(struct snapshot_writer *w)
 	const struct host *host = &w->in->replay.host;
 	struct host_writer h = { .w = w };
 	const struct event_sink sink = {
-		.context = &h, .until = w->until, .event = on_event, .live = on_live
+		.context = &h, .until = w->in->until, .event = on_event, .live = on_live
 	};
 
 	snapshot_word(w, WORD_host_traces);
