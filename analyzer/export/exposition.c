@@ -1,5 +1,7 @@
 #include "export/exposition.h"
 
+#include "attribution/category.h"
+#include "attribution/owner.h"
 #include "report/report.h"
 #include "util/hash.h"
 
@@ -90,6 +92,42 @@ void exposition_sample(struct exposition *x, enum metric_id id, const char *labe
 		add_label(b, label, of, strlen(of));
 	}
 	buf_addf(b, "} %.17g\n", value);
+}
+
+static void put(struct exposition *x, enum metric_id id, bytes value)
+{
+	exposition_sample(x, id, NULL, NULL, (double)value);
+}
+
+void exposition_levels(struct exposition *x, const struct device_levels *l)
+{
+	put(x, METRIC_ALLOCATED, l->allocated);
+	put(x, METRIC_ALLOCATED_PEAK, l->allocated_peak);
+	put(x, METRIC_RESERVED, l->reserved);
+	put(x, METRIC_RESERVED_PEAK, l->reserved_peak);
+	if (l->total)
+		put(x, METRIC_TOTAL, l->total);
+	exposition_sample(x, METRIC_OOMS, NULL, NULL, (double)l->ooms);
+}
+
+void exposition_use(struct exposition *x, bytes now, bytes peak)
+{
+	put(x, METRIC_DEVICE, now);
+	put(x, METRIC_DEVICE_PEAK, peak);
+}
+
+void exposition_categories(struct exposition *x, enum metric_id id, const bytes values[])
+{
+	for (enum category c = 0; c < CATEGORIES; c++)
+		if (values[c])
+			exposition_sample(x, id, "category", category_key(c), (double)values[c]);
+}
+
+void exposition_owners(struct exposition *x, enum metric_id id, const bytes values[])
+{
+	for (enum owner o = 0; o < OWNERS; o++)
+		if (values[o])
+			exposition_sample(x, id, "owner", owner_key(o), (double)values[o]);
 }
 
 static void write_metric(const struct exposition *x, size_t id, struct output *o)

@@ -32,6 +32,19 @@ void exposition_device(struct exposition *x, unsigned device);
 /* `label` NULL: the sample has no label but those of the process and the device. */
 void exposition_sample(struct exposition *x, enum metric_id id, const char *label, const char *of,
 		       double value);
+
+/* Of a device. */
+struct device_levels {
+	bytes allocated, allocated_peak, reserved, reserved_peak;
+	bytes total; /* 0: not known */
+	uint64_t ooms;
+};
+void exposition_levels(struct exposition *x, const struct device_levels *l);
+/* All memory of the device that is in use. */
+void exposition_use(struct exposition *x, bytes now, bytes peak);
+/* A sample for each category or owner that has bytes. */
+void exposition_categories(struct exposition *x, enum metric_id id, const bytes values[]);
+void exposition_owners(struct exposition *x, enum metric_id id, const bytes values[]);
 void exposition_write(struct exposition *x, struct output *o);
 void exposition_release(struct exposition *x);
 

@@ -1,5 +1,4 @@
 /* The metrics of a node: levels and peaks of each rank. */
-#include "attribution/category.h"
 #include "export/export.h"
 #include "export/exposition.h"
 #include "report/report.h"
@@ -8,39 +7,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* All memory of the device that is in use, and its owners. */
-static void add_use(struct exposition *x, const struct device *d)
+static void add_device(struct exposition *x, const struct device *d, int knows_use)
 {
-	exposition_sample(x, METRIC_DEVICE, NULL, NULL, (double)moment_device(&d->now));
-	exposition_sample(x, METRIC_DEVICE_PEAK, NULL, NULL,
-			  (double)moment_device(&d->device_peak));
-	for (enum owner o = 0; o < OWNERS; o++)
-		if (d->owners_at_device_peak[o])
-			exposition_sample(x, METRIC_OWNER, "owner", owner_key(o),
-					  (double)d->owners_at_device_peak[o]);
-}
+	const struct device_levels levels = { .allocated = d->now.allocated,
+					      .allocated_peak = d->peak.allocated,
+					      .reserved = d->now.reserved,
+					      .reserved_peak = d->reserved_peak,
+					      .total = d->total,
+					      .ooms = d->failures_seen };
 
-static void add_device(struct exposition *x, const struct device *d)
-{
-	const struct {
-		enum metric_id id;
-		bytes value;
-	} values[] = {
-		{ METRIC_ALLOCATED, d->now.allocated },
-		{ METRIC_ALLOCATED_PEAK, d->peak.allocated },
-		{ METRIC_RESERVED, d->now.reserved },
-		{ METRIC_RESERVED_PEAK, d->reserved_peak },
-	};
-
-	for (size_t i = 0; i < ARRAY_SIZE(values); i++)
-		exposition_sample(x, values[i].id, NULL, NULL, (double)values[i].value);
-	if (d->total)
-		exposition_sample(x, METRIC_TOTAL, NULL, NULL, (double)d->total);
-	exposition_sample(x, METRIC_OOMS, NULL, NULL, (double)d->failures_seen);
-	for (enum category c = 0; c < CATEGORIES; c++)
-		if (d->at_peak.by_category[c])
-			exposition_sample(x, METRIC_CATEGORY, "category", category_key(c),
-					  (double)d->at_peak.by_category[c]);
+	exposition_levels(x, &levels);
+	exposition_categories(x, METRIC_CATEGORY, d->at_peak.by_category);
+	if (!knows_use)
+		return;
+	exposition_use(x, moment_device(&d->now), moment_device(&d->device_peak));
+	exposition_owners(x, METRIC_OWNER, d->owners_at_device_peak);
 }
 
 /* Says of which part of the job the peaks are, if not of all. */
@@ -77,10 +58,8 @@ static int add(struct export *x, const struct input *in, struct err *e)
 		if (!in->replay.device[i].seen)
 			continue;
 		exposition_device(p, i);
-		add_device(p, &in->replay.device[i]);
+		add_device(p, &in->replay.device[i], !trace_is_imported(&in->trace));
 		note_scope(x, in, i);
-		if (!trace_is_imported(&in->trace))
-			add_use(p, &in->replay.device[i]);
 	}
 	exposition_device(p, MT_NO_DEVICE);
 	exposition_sample(p, METRIC_PINNED_PEAK, NULL, NULL, (double)in->replay.host.pinned_peak);

@@ -9,14 +9,8 @@ static void add_tail(struct exposition *x, const struct live_device *d)
 
 	if (!d->tail.is_known)
 		return;
-	for (enum category c = 0; c < CATEGORIES; c++)
-		if (d->tail.by_category[c])
-			exposition_sample(x, METRIC_RECENT_CATEGORY, "category", category_key(c),
-					  (double)d->tail.by_category[c]);
-	for (enum owner o = 0; o < OWNERS; o++)
-		if (d->tail.by_owner[o])
-			exposition_sample(x, METRIC_RECENT_OWNER, "owner", owner_key(o),
-					  (double)d->tail.by_owner[o]);
+	exposition_categories(x, METRIC_RECENT_CATEGORY, d->tail.by_category);
+	exposition_owners(x, METRIC_RECENT_OWNER, d->tail.by_owner);
 	if (d->tail.trend.steps >= TREND_LEAST)
 		exposition_sample(x, METRIC_GROWTH, NULL, NULL, (double)d->tail.trend.growth);
 	if (left >= 0)
@@ -25,23 +19,15 @@ static void add_tail(struct exposition *x, const struct live_device *d)
 
 static void add_device(struct exposition *x, const struct live_device *d)
 {
-	const struct {
-		enum metric_id id;
-		bytes value;
-	} values[] = {
-		{ METRIC_ALLOCATED, d->allocated },
-		{ METRIC_ALLOCATED_PEAK, d->allocated_peak },
-		{ METRIC_RESERVED, d->reserved },
-		{ METRIC_RESERVED_PEAK, d->reserved_peak },
-		{ METRIC_DEVICE, live_device_bytes(d) },
-		{ METRIC_DEVICE_PEAK, d->device_peak },
-	};
+	const struct device_levels levels = { .allocated = d->allocated,
+					      .allocated_peak = d->allocated_peak,
+					      .reserved = d->reserved,
+					      .reserved_peak = d->reserved_peak,
+					      .total = d->total,
+					      .ooms = d->ooms + d->refused };
 
-	for (size_t i = 0; i < ARRAY_SIZE(values); i++)
-		exposition_sample(x, values[i].id, NULL, NULL, (double)values[i].value);
-	if (d->total)
-		exposition_sample(x, METRIC_TOTAL, NULL, NULL, (double)d->total);
-	exposition_sample(x, METRIC_OOMS, NULL, NULL, (double)(d->ooms + d->refused));
+	exposition_levels(x, &levels);
+	exposition_use(x, live_device_bytes(d), d->device_peak);
 	add_tail(x, d);
 }
 
