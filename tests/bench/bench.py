@@ -10,6 +10,8 @@ import sys
 import time
 import zipfile
 
+import made_snapshots
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 HERE = os.path.join(ROOT, "tests", "bench")
 BUILD = os.path.join(ROOT, "build")
@@ -156,12 +158,32 @@ def exports(events):
     path, = glob.glob(os.path.join(TRACES, "*.mtr"))
     for form in "collapsed", "heaptrack", "perfetto", "pytorch", "csv", "ndjson", "sqlite":
         out = os.path.join(BUILD, "bench", "exported")
+        bar_s, bar_mib = 10, 300
         p = subprocess.Popen([os.path.join(BUILD, "memtrace"), "export", "--format", form, "-o", out, path])
         _, status, usage = os.wait4(p.pid, 0)
-        line("export --format %s: s of one core, %d events" % (form, events), "%.1f" % (usage.ru_utime + usage.ru_stime),
-             "%d MiB of memory, file of %d MiB" % (usage.ru_maxrss // 1024, os.path.getsize(out) >> 20), "bar 10, 300 MiB")
+        seconds, mib = usage.ru_utime + usage.ru_stime, usage.ru_maxrss // 1024
+        line("export --format %s: s of one core, %d events" % (form, events), "%.1f" % seconds,
+             "%d MiB of memory, file of %d MiB" % (mib, os.path.getsize(out) >> 20), "bar %d, %d MiB" % (bar_s, bar_mib))
         os.unlink(out)
         assert status == 0, form
+        assert seconds < bar_s and mib < bar_mib, "%s: %.1f s, %d MiB" % (form, seconds, mib)
+
+
+def snapshot(entries=600_000, runs=3, bar_s=2):
+    """PyTorch's memory snapshot with so many events, read by report: processor time of one core."""
+    path = os.path.join(BUILD, "bench", "snapshot.pickle")
+    made_snapshots.write(path, entries)
+    found, memory = [], 0
+    for _ in range(runs):
+        p = subprocess.Popen([os.path.join(BUILD, "memtrace"), "report", "--json", path], stdout=subprocess.DEVNULL)
+        _, status, usage = os.wait4(p.pid, 0)
+        assert status == 0
+        found.append(usage.ru_utime + usage.ru_stime)
+        memory = max(memory, usage.ru_maxrss)
+    line("report of a snapshot of %d entries: s of one core" % entries, "%.2f" % statistics.median(found),
+         "%.2f to %.2f, %d MiB of memory, file of %d MiB" % (min(found), max(found), memory >> 10, os.path.getsize(path) >> 20), "bar %d" % bar_s)
+    os.unlink(path)
+    assert statistics.median(found) < bar_s, found
 
 
 def many_ranks(ranks=1024, events=100_000):
@@ -331,7 +353,7 @@ def page(events=10_000_000, rounds=3):
 
 
 if __name__ == "__main__":
-    parts = {"hook": hook, "shipped": shipped, "steps": steps, "watched": watched, "simulated_steps": simulated_steps, "trace": lambda: (big_trace(10_000_000), exports(10_000_000)),
+    parts = {"hook": hook, "shipped": shipped, "steps": steps, "watched": watched, "simulated_steps": simulated_steps, "trace": lambda: (big_trace(10_000_000), exports(10_000_000), snapshot()),
              "live": lambda: big_trace(10_000_000, 20_000), "ranks": many_ranks, "fleet": fleet, "page": page, "calls": calls,
              "start": start_up, "estimate": estimate}
     unknown = [name for name in sys.argv[1:] if name not in parts]

@@ -47,6 +47,21 @@ class Match(Case):
         done = self.run_([MEMTRACE, "estimate", "--json", "--system", "memtrace", *options])
         return json.loads(done.stdout)["estimates"][0]
 
+    def test_of_a_snapshot(self):
+        """The trace as a memory snapshot of PyTorch is matched to the same figures. It does not tell the thread of what has a Python stack, so that
+        some of autograd's temporaries may be activations."""
+        snapshot = os.path.join(self.dir, "job.pickle")
+        self.run_([MEMTRACE, "export", "--format", "pytorch", "-o", snapshot, self.traces])
+        of_trace = self.json()["ranks"][0]
+        self.traces = snapshot
+        of_snapshot = self.json()["ranks"][0]
+        self.assertEqual((of_trace["verdict"], of_trace["observed_bytes"]), ("match", self.peak))
+        for key in "verdict", "estimated_bytes", "observed_bytes", "unexplained", "missing":
+            self.assertEqual(of_snapshot[key], of_trace[key], key)
+        told = [[c for c in of["components"] if c["component"] not in ("activations", "temporaries")] for of in (of_snapshot, of_trace)]
+        self.assertEqual(*told)
+        self.assertEqual(len(told[0]), 5)
+
     def test_usage(self):
         for options, words in ((("--tolerance", "many"), "--tolerance"), (("--tolerance", "-1"), "share"), (("--tolerance", "nan"), "share"),
                                (("--component-tolerance", "weights=1"), "weights"), (("--component-tolerance", "parameters="), "share"),

@@ -265,6 +265,32 @@ class Frames(Live):
                 self.assertEqual(float(samples["memtrace_%s{%s}" % (metric, device)]), value, metric)
         self.assertEqual(glob.glob(path + ".*"), [])
 
+    def test_metrics_are_written_again_each_interval(self):
+        """By renaming: another file each time, which is whole whenever it is read; its time goes on."""
+        path = os.path.join(self.dir, "memtrace.prom")
+        seen = {}
+        with self.writers(2):
+            with subprocess.Popen([MEMTRACE, "top", "--prometheus", path, "--interval", "1", self.traces], stdout=subprocess.PIPE, text=True) as p:
+                def three_files():
+                    try:
+                        with open(path) as f:
+                            seen.setdefault(os.fstat(f.fileno()).st_ino, f.read())
+                    except FileNotFoundError:
+                        pass
+                    return len(seen) >= 3
+                try:
+                    wait_for(three_files)
+                finally:
+                    p.terminate()
+        times = []
+        for text in seen.values():
+            self.assertTrue(text.endswith("\n"))
+            self.assertEqual(len(re.findall(r"(?m)^memtrace_allocated_bytes\{", text)), 2)
+            self.assertEqual(len(re.findall(r"(?m)^memtrace_state\{.*state=\"running\"\} 1$", text)), 2)
+            times.append(max(map(float, re.findall(r"(?m)^memtrace_last_event_timestamp_seconds\{.*\} (\S+)$", text))))
+        self.assertEqual(times, sorted(set(times)))
+        self.assertEqual(glob.glob(path + ".*"), [])
+
     def test_objects_until_nothing_runs(self):
         with self.writers(1):
             p = subprocess.Popen([MEMTRACE, "top", "--json", "--interval", "1", self.traces], stdout=subprocess.PIPE, text=True)
@@ -321,6 +347,8 @@ class RealJob(Live):
                 self.assertEqual(row["peak"]["allocated_bytes"], counted["peak"])
                 self.assertEqual(row["growth_per_step_bytes"], 4 * MiB)
                 self.assertEqual((row["state"], row["simulated"], row["step"]), ("running", True, 24))
+                self.assertEqual(row["by_owner"]["pytorch"], counted["reserved"])
+                self.assertEqual(sum(row["by_owner"].values()), row["device_bytes"])
                 line = next(line for line in follow.stdout if "step 24 " in line)
                 self.assertRegex(line, r"step 24  allocated .*, grows by 4.0 MiB a step: full in \d+ steps at most")
             finally:

@@ -1,0 +1,70 @@
+"""PyTorch's memory snapshots of its versions and of all protocols, and large ones. The peaks are sums of the events that the file has."""
+import json
+import os
+import pickle
+import sys
+import unittest
+
+from harness import JOBS, MEMTRACE, ROOT, Case, printed, python
+
+sys.path.append(os.path.join(ROOT, "tests", "bench"))
+import made_snapshots    # noqa: E402
+
+# What job makes: 20 blocks of 4000 bytes more each, 12 MiB, which are freed with every second block, and the 20 blocks again.
+LAYERS = sum(4000 * (i + 1) for i in range(20))
+PEAK = LAYERS + (12 << 20)
+
+
+class Versions(Case):
+    def check_version(self, version, protocol):
+        done = self.simulate([python(version), os.path.join(JOBS, "snapshots_of.py"), "own.pickle", str(protocol)])
+        said = printed(done.stdout, "peak")[0]
+        with open(os.path.join(self.dir, "own.pickle"), "rb") as f:
+            f_events = pickle.load(f)["device_traces"][0]
+        level = most = 0
+        for e in f_events:
+            level += {"alloc": e["size"], "free_completed": -e["size"]}.get(e["action"], 0)
+            most = max(most, level)
+        report = json.loads(self.run_([MEMTRACE, "report", "--json", "own.pickle"]).stdout)["ranks"][0]
+        self.assertEqual(report["peak"]["allocated_bytes"], most)
+        self.assertEqual(most, PEAK)
+        self.assertLess(abs(most / said["peak"] - 1), 0.01)
+        self.assertEqual(report["peak"]["reserved_bytes"], said["reserved"])
+        self.assertEqual(report["final"]["allocated_bytes"], level)
+        self.assertTrue(any("layers" in s["stack"] and "snapshots_of.py" in s["stack"] for s in report["peak"]["stacks"]))
+
+    def test_2_0(self):
+        self.check_version("2.0", 3)
+
+    def test_2_1(self):
+        self.check_version("2.1", 2)
+
+    def test_2_5(self):
+        self.check_version("2.5", 5)
+
+
+class Made(Case):
+    def test_protocols(self):
+        for protocol in 2, 3, 4, 5:
+            path = os.path.join(self.dir, "p%d.pickle" % protocol)
+            peak, live = made_snapshots.write(path, 3000, protocol, 100)
+            rank = json.loads(self.run_([MEMTRACE, "report", "--json", path]).stdout)["ranks"][0]
+            self.assertEqual((rank["peak"]["allocated_bytes"], rank["final"]["allocated_bytes"]), (peak, live), protocol)
+
+    def test_600_000_entries_take_bounded_memory(self):
+        """Eight times the file at most; `make bench` has the time."""
+        path = os.path.join(self.dir, "large.pickle")
+        peak, live = made_snapshots.write(path, 600_000)
+        out = os.path.join(self.dir, "out.json")
+        with open(out, "w") as f:
+            pid = os.posix_spawn(MEMTRACE, [MEMTRACE, "report", "--json", path], os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, f.fileno(), 1)])
+            _, status, usage = os.wait4(pid, 0)
+        self.assertEqual(status, 0)
+        with open(out) as f:
+            rank = json.load(f)["ranks"][0]
+        self.assertEqual((rank["peak"]["allocated_bytes"], rank["final"]["allocated_bytes"]), (peak, live))
+        self.assertLess(usage.ru_maxrss * 1024, 8 * os.path.getsize(path))
+
+
+if __name__ == "__main__":
+    unittest.main()
