@@ -1,6 +1,6 @@
-// The axes of a timeline: where an event is, and which event is at a place.
+// The axes of a timeline: where an event is, and which event is at a place. `label(v, step)` tells labels apart that are a step from each other.
 import { eventAtTime } from "./moment.js";
-import { count, time } from "./format.js";
+import { count, digitsOf, time } from "./format.js";
 
 function clamp(n, most) {
   return Math.max(0, Math.min(most, n));
@@ -59,8 +59,8 @@ export class TimeAxis {
     return eventAtTime(this.data, position);
   }
 
-  label(v) {
-    return time(v);
+  label(v, step) {
+    return time(v, step);
   }
 }
 
@@ -111,8 +111,8 @@ export class StepAxis {
     return eventAtTime(this.data, this.between(position, 1, 0));
   }
 
-  label(v) {
-    return Number.isInteger(v) ? `step ${count(v)}` : String(Number(v.toPrecision(6)));
+  label(v, step) {
+    return Number.isInteger(v) ? `step ${count(v)}` : v.toFixed(digitsOf(step));
   }
 }
 

@@ -19,10 +19,16 @@ export function count(n) {
   return String(n).replace(/\B(?=(\d{3})+$)/g, ",");
 }
 
-export function time(ms) {
+// `step`: the time to tell apart from this one; by itself, a thousandth of the unit.
+export function time(ms, step = Infinity) {
   if (ms === null) return "unknown";
-  if (ms >= 1000) return `${(ms / 1000).toFixed(3)} s`;
-  return ms >= 1 ? `${ms.toFixed(3)} ms` : `${(ms * 1000).toFixed(1)} µs`;
+  const [unit, name, digits] = ms >= 1000 ? [1000, "s", 3] : ms >= 1 ? [1, "ms", 3] : [0.001, "µs", 1];
+  return `${(ms / unit).toFixed(Math.max(digits, digitsOf(step / unit)))} ${name}`;
+}
+
+// The digits behind the point of a number that is written to a step.
+export function digitsOf(step) {
+  return Math.max(0, Math.min(12, Math.ceil(-Math.log10(step) - 1e-9)));
 }
 
 // An element with text; texts of a trace go into a page by this function only.

@@ -1,7 +1,8 @@
-// Colours that people with any colour vision tell apart (Okabe and Ito, and Paul Tol's muted ones), and a pattern for each second band.
+// Colours that people with any colour vision tell apart (near Okabe and Ito's, and Paul Tol's muted ones; tests/page/test_page.mjs computes by how
+// much), and a pattern for each second band.
 
-const COLOURS = ["#0072b2", "#56b4e9", "#e69f00", "#009e73", "#d55e00", "#44aa99", "#cc79a7", "#999933", "#f0e442", "#882255", "#8a8f98",
-  "#332288", "#88ccee", "#ddcc77", "#aa4499"];
+const COLOURS = ["#0072b2", "#56b4e9", "#e69f00", "#009e73", "#d55e00", "#67b6a0", "#ae6087", "#9ea03d", "#f7f03a", "#922f5f", "#a0b1c4",
+  "#5a41b4", "#9bdaff", "#dbca74", "#bb6be2"];
 
 export const PLAIN = 10; // the grey one: of no category
 

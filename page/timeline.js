@@ -176,7 +176,9 @@ export class Timeline {
   drawAxes() {
     const put = (name, axis, dx, dy) =>
       this.svg.selectAll(`g.${name}`).data([0]).join("g").attr("class", `axis ${name}`).attr("transform", `translate(${dx},${dy})`).call(axis);
-    put("x", d3.axisBottom(this.x).ticks(Math.max(3, this.width / 150)).tickFormat((v) => this.axis.label(v)), 0, this.height - MARGIN.bottom);
+    const places = Math.max(3, this.width / 150);
+    const step = d3.tickStep(...this.x.domain(), places);
+    put("x", d3.axisBottom(this.x).ticks(places).tickFormat((v) => this.axis.label(v, step)), 0, this.height - MARGIN.bottom);
     // Round numbers of the unit: 2, 4, 6 GiB.
     const top = this.y.domain()[1];
     const unit = 2 ** (10 * Math.max(0, Math.floor(Math.log2(top) / 10)));
