@@ -129,9 +129,14 @@ $(BUILD)/page/page.js: $(wildcard page/*.js)
 	sed -e '/^import /d' -e 's/^export //' $(sort $^) >$@
 	echo 'typeof document === "undefined" ? serve() : main();' >>$@
 
-$(BUILD)/page/page.css $(BUILD)/page/page.html $(BUILD)/page/licences.html: $(BUILD)/page/%: page/%
+$(BUILD)/page/page.css $(BUILD)/page/page.html: $(BUILD)/page/%: page/%
 	@mkdir -p $(@D)
 	cp $< $@
+
+# The Apache License is ours and that of two libraries.
+$(BUILD)/page/licences.html: page/licences.html LICENSE
+	@mkdir -p $(@D)
+	{ cat $<; echo '<pre>'; sed -e 's/&/\&amp;/g' -e 's/</\&lt;/g' LICENSE; echo '</pre>'; } >$@
 
 $(addprefix $(BUILD)/page/,$(PAGE_LIBS)): $(BUILD)/page/%: $(wildcard $(addprefix $(PAGE_CACHE)/,$(PAGE_LIBS)))
 	@mkdir -p $(@D)
