@@ -189,7 +189,7 @@ $(BUILD)/bench/hook_cost.so $(BUILD)/bench/calls $(BUILD)/bench/make_job $(BUILD
 units: all $(UNITS) bench-programs
 bench-programs: $(BENCH)
 
-.PHONY: test soak faults accuracy models population published test-all test-matrix test-gpu gpu-kit conformance bench demo tutorial setup fuzz check coverage lint format install dist clean help cuda-headers
+.PHONY: test soak faults accuracy models population published test-all test-matrix test-gpu gpu-kit conformance bench demo tutorial picture setup fuzz check coverage lint format install dist clean help cuda-headers
 setup:          ## install the packages for building and testing (Debian packages, CUDA headers)
 	@tests/setup.sh build
 
@@ -255,6 +255,9 @@ published: all  ## jobs whose memory others published, on the simulated device; 
 
 tutorial: all   ## runs the commands of docs/tutorial.md and writes their outputs into it
 	@python3 tests/tutorial.py --write
+
+picture: all    ## docs/page.png, the README's picture, of the page's test
+	@PICTURE=$(CURDIR)/docs/page.png python3 tests/run.py test_html_jobs.HtmlJobs.test_picture
 
 demo:           ## record a real PyTorch job, and one that runs out of memory
 	@examples/demo.sh

@@ -1,32 +1,81 @@
 """What every page of `memtrace html` must show, in Chromium, offline: the figures of `report --json`, the moments of an independent replay."""
+import collections
 import json
 import os
 import random
 import subprocess
 
 import mtr
+import page_drawn as drawn
 from browser import Page
 from harness import BUILD, MEMTRACE, Case
 
 OUT = os.path.join(BUILD, "page-shots")  # for people to look at
-ALLOC, FREE = 1, 2
+ALLOC, FREE, OOM = 1, 2, 3  # of the trace, and ALLOC and FREE of the page's events too
+SEGMENT, SEGMENT_END, FAILURE = 3, 4, 6  # of the page's events
+SEGMENT_KINDS, SEGMENT_ENDS = (5, 18), (6, 19)  # of the trace: device memory, and ranges that are mapped
+NOWHERE = "(no "  # how a line without frames begins
 STATE = """async (event) => { memtrace.goTo(event); const d = document.getElementById("moment").dataset; return [Number(d.bytes), Number(d.blocks)]; }"""
 DRAWN = "memtrace.page.timeline.drawn"
 
 
-def replayed(trace, device, upto):
-    """Bytes and blocks that are live after the first `upto` events of tensors."""
-    live = {}
-    for _, address, size, _, _, kind, on, *_ in trace.records():
-        if on == device and kind in (ALLOC, FREE):
-            if not upto:
-                break
-            upto -= 1
-            if kind == ALLOC:
-                live[address] = size
-            else:
-                del live[address]
-    return sum(live.values()), len(live)
+def replayed(trace, device, moments):
+    """{moment: ({address: (bytes, stack)} of live blocks, {address: bytes} of the allocator's segments)} after so many events of each."""
+    live, segments, blocks, ranges, found = {}, {}, 0, 0, {}
+    wanted = collections.deque(sorted(moments))
+
+    def keep():
+        while wanted and wanted[0] == (blocks, ranges):
+            found[wanted.popleft()] = dict(live), dict(segments)
+    keep()
+    for _, address, size, stack, _, kind, on, *_ in trace.records():
+        if on != device:
+            continue
+        if kind == ALLOC:
+            live[address] = size, stack
+        elif kind == FREE:
+            del live[address]
+        elif kind in SEGMENT_KINDS and "/torch/lib/" in (trace.module(stack) or ""):
+            segments[address] = size
+        elif kind not in SEGMENT_ENDS or segments.pop(address, None) is None:
+            continue
+        blocks, ranges = blocks + (kind in (ALLOC, FREE)), ranges + (kind not in (ALLOC, FREE))
+        keep()
+    assert not wanted
+    return found
+
+
+def holes_of(segments, live):
+    """Segments, largest first, those side by side as one: [address, bytes, [(address, bytes) of its blocks]]."""
+    found = []
+    for address, size in sorted(segments.items()):
+        if found and found[-1][0] + found[-1][1] == address:
+            found[-1][1] += size
+        else:
+            found.append([address, size, []])
+    for address, (size, _) in sorted(live.items()):
+        for segment in found:
+            if segment[0] <= address < segment[0] + segment[1]:
+                segment[2].append((address, size))
+    return sorted(found, key=lambda segment: -segment[1])
+
+
+def largest_hole(segment):
+    address, size, blocks = segment
+    edges = [address, *[edge for at, n in blocks for edge in (at, at + n)], address + size]
+    return max(after - before for before, after in zip(edges[::2], edges[1::2]))
+
+
+def frames_of(trace, stack):
+    """Frames as the page writes them, innermost first."""
+    frames = ["%s %s:%d" % (function or "?", os.path.basename(file), line) if file else function or "?" for function, file, line in trace.stack(stack)]
+    module = trace.module(stack)
+    return tuple(frames) or ("(no Python stack) " + os.path.basename(module) if module else "(no stack)",)
+
+
+def place_of(frames):
+    """The frames, or NOWHERE if they do not say which code of the job allocated."""
+    return NOWHERE if all(f.startswith(NOWHERE) or "eager_router registry.py" in f for f in frames) else tuple(frames)
 
 
 class PageCase(Case):
@@ -79,20 +128,102 @@ class PageCase(Case):
         self.assertEqual(peak, rank["peak"]["device_bytes"])
         self.assertEqual(owners, {k: n for k, n in rank["peak"]["by_owner"].items() if n})
 
+    def check_events(self, page, kinds, trace, device):
+        """Each event of the device is in the page."""
+        kinds = collections.Counter(kinds)
+        there = collections.Counter(r[5] for r in trace.records() if r[6] == device)
+        self.assertEqual([kinds[k] for k in (ALLOC, FREE, FAILURE)], [there[k] for k in (ALLOC, FREE, OOM)])
+        self.assertIn(" of {:,},".format(sum(kinds.values())), page.run('document.getElementById("moment").textContent'))
+
     def check_moments(self, page, path, device=0, count=20):
-        """Moments drawn at random, and the peak: live bytes and blocks are those of a replay in Python, and the roots of both trees too."""
+        """Moments drawn at random, and the peak: live blocks and their stacks are those of a replay in Python, and what both trees have drawn too."""
         trace = mtr.Trace(path)
-        kinds = page.run("[...memtrace.page.current.data.kinds]")
-        chosen = random.Random(20).sample(range(len(kinds)), min(count, len(kinds))) + [page.run("memtrace.page.current.category.peak()")]
-        for event in sorted(set(chosen)):
-            upto = sum(k in (ALLOC, FREE) for k in kinds[:event + 1])
-            live = list(replayed(trace, device, upto))
-            self.assertEqual(page.run(STATE, event), live, "event %d" % event)
-            for key, selector in ("2", "#flame"), ("3", "#treemap-root"):
-                page.press(key)
-                self.assertEqual(page.run('Number(document.querySelector("%s").dataset.bytes)' % selector), live[0], "event %d" % event)
+        kinds = drawn.read(page, drawn.KINDS)
+        self.check_events(page, kinds, trace, device)
+        peak = page.run("memtrace.page.current.category.peak()")
+        chosen = sorted({*random.Random(20).sample(range(len(kinds)), min(count, len(kinds))), peak})
+        after = {event: (sum(k in (ALLOC, FREE) for k in kinds[:event + 1]), sum(k in (SEGMENT, SEGMENT_END) for k in kinds[:event + 1])) for event in chosen}
+        states = replayed(trace, device, set(after.values()))
+        for event in chosen:
+            live, segments = states[after[event]]
             page.press("1")
-        page.press("4", "5", "1")
+            with self.subTest(event=event):
+                self.assertEqual(page.run(STATE, event), [sum(size for size, _ in live.values()), len(live)])
+                rows = drawn.read(page, drawn.ROWS)
+                self.check_stacks(trace, live, rows)
+                self.check_trees(page, rows)
+                self.check_segments(page, segments, live, event == peak)
+        page.press("5", "1")
+
+    def check_stacks(self, trace, live, rows):
+        """The rows of the stacks, each with its blocks. What has no Python stack may be shown under the forward pass that it belongs to."""
+        sizes, wanted, shown = collections.Counter(), collections.Counter(), collections.Counter()
+        for size, stack in live.values():
+            sizes[stack] += size
+        for stack, size in sizes.items():
+            wanted[place_of(frames_of(trace, stack))] += size
+        for size, _, _, name, _, frames in rows:
+            shown[NOWHERE if name.startswith("backward of ") else place_of(frames)] += size
+        self.assertEqual((wanted - shown, shown - wanted), ({}, {}))
+        self.assertEqual(sum(row[1] for row in rows), len(live))
+
+    def check_trees(self, page, rows):
+        """The flame graph and the treemap have drawn the stacks' bytes."""
+        page.press("2")
+        wanted, frames = drawn.flame_of(rows), drawn.read(page, drawn.FLAME)
+        self.assertEqual(page.run('Number(document.querySelector("#flame").dataset.bytes)'), sum(row[0] for row in rows))
+        if rows:
+            width = next(w for depth, _, _, w in frames if depth == 0)
+            scaled = sorted((len(path) - 1, path[-1], width * size / wanted["all",]) for path, size in wanted.items())
+            shown = sorted((depth, name, w) for depth, name, _, w in frames)
+            certain = [f for f in scaled if f[2] > 1.01]
+            self.assertEqual([f[:2] for f in shown if f[2] > 1.01], [f[:2] for f in certain])
+            for there, one in zip((f for f in shown if f[2] > 1.01), certain):
+                self.assertAlmostEqual(there[2], one[2], delta=0.01)
+        page.press("3")
+        self.assertEqual(page.run('Number(document.querySelector("#treemap-root").dataset.bytes)'), sum(row[0] for row in rows))
+        self.check_areas(drawn.treemap_of(rows), drawn.read(page, drawn.TREEMAP))
+
+    def check_areas(self, wanted, rectangles):
+        """A category's part of the treemap, and a module's part of its category, are as large as their parts of the bytes, but for gaps and edges."""
+        areas = {tuple(names): (w, h) for depth, names, w, h in rectangles if depth < 3}
+        self.assertEqual(len(areas), len(rectangles))
+        self.assertLessEqual({names for names in areas if len(names) == 2}, set(wanted))
+        total = sum(wanted.values())
+        for names, (width, height) in areas.items():
+            if not names:
+                continue
+            size = sum(n for key, n in wanted.items() if key[:len(names)] == names)
+            around = total if len(names) == 1 else sum(n for key, n in wanted.items() if key[0] == names[0])
+            whole = areas[names[:-1]]
+            inner = (whole[0] - 4 * (len(names) - 1)) * (whole[1] - 20 - 2 * (len(names) - 1))  # without the line of the name, and a category's edges
+            self.assertLessEqual(abs(width * height - inner * size / around), 4 * (width + height) + 30, names)
+        shown = sum(n for key, n in wanted.items() if key in areas)
+        self.assertGreaterEqual(shown, 0.95 * total)
+
+    def check_bars(self, shown, changes):
+        """Each bar is the part of half a cell that its change is of the largest one."""
+        most = max(1, *map(abs, changes.values()))
+        for name, change in changes.items():
+            self.assertAlmostEqual(shown[name], change / most, delta=0.01, msg=name)
+
+    def check_segments(self, page, segments, live, with_pixels):
+        """Segments and holes in numbers, and the pixels of the largest: opaque in a block, clear in a hole."""
+        wanted = holes_of(segments, live)
+        page.press("4")
+        shown = page.run('Object.values(document.getElementById("segments-text").dataset).map(Number)')
+        used = sum(size for _, _, blocks in wanted for _, size in blocks)
+        self.assertEqual(shown, [sum(s[1] for s in wanted), used, max(map(largest_hole, wanted), default=0)])
+        for row, (address, size, blocks) in enumerate(wanted[:20] if with_pixels else ()):
+            line, = drawn.read(page, drawn.PIXELS, ["#segments", 0, 18 * row + 7, 0, 1])
+            byte = wanted[0][1] / len(line)
+            edges = [(address - 1, 0), *[(at, at + n) for at, n in blocks]]
+            for x, (_, _, _, alpha) in enumerate(line):
+                low, high = address + (x - 1.5) * byte, address + (x + 2.5) * byte
+                inside = any(a <= low and high <= b for a, b in edges[1:])
+                clear = high < address + size and low > address and all(high < a or b < low for a, b in edges[1:])
+                if inside or clear or low > address + size + byte:
+                    self.assertEqual(alpha > 0, inside, "segment %d, pixel %d" % (row, x))
 
     def check_job(self, directory):
         page = self.open(directory)

@@ -5,6 +5,7 @@ import os
 import pickle
 import subprocess
 
+import page_drawn as drawn
 from browser import Page
 from harness import BUILD, GPT2, MEMTRACE, ROOT, python
 from page_case import DRAWN, STATE, PageCase
@@ -68,8 +69,8 @@ class Html(PageCase):
         self.assertEqual(page.run('[document.getElementById("tip").hidden, document.getElementById("moment").textContent]'), [True, "The trace has no events."])
         self.assertEqual(page.errors, [])
 
-    def check_match(self, page, match, simulated=None):
-        """Each term of the page is one of `match`: estimate, the simulation if there is one, and what the trace shows."""
+    def check_match(self, page, rank, match, simulated=None):
+        """Each term of the page is one of `match`: estimate, the simulation if there is one, and what the trace shows, which is the report's peak."""
         shown = page.run('Object.fromEntries([...document.querySelectorAll("#match [data-term]")].map((e) => [e.dataset.term, e.dataset.values]))')
         other = {t["id"]: t for t in simulated["terms"]} if simulated else {}
 
@@ -82,6 +83,11 @@ class Html(PageCase):
         wanted.update({"term." + t["id"]: values(t, other.get(t["id"])) for t in match["terms"]})
         self.assertGreater(len(wanted), 10)
         self.assertEqual(shown, wanted)
+        observed = {key: int(text.split()[-1]) for key, text in shown.items()}
+        self.assertEqual(observed["total"], rank["peak"]["allocated_bytes"])
+        self.assertEqual({c: observed.get(c, 0) for c in rank["peak"]["by_category"]}, rank["peak"]["by_category"])
+        rows = {key: text.split() for key, text in wanted.items() if key != "total"}
+        self.check_bars(drawn.read(page, drawn.BARS, "#match [data-term]"), {key: int(row[-1]) - int(row[0]) for key, row in rows.items()})
 
     def test_estimate(self):
         """Estimate and simulation term by term, with a second simulation beside them; a job that declares its model has the estimate unasked."""
@@ -95,9 +101,9 @@ class Html(PageCase):
                       OMP_NUM_THREADS=1)
         match, beside = (json.loads(self.run_([MEMTRACE, "match", "--json", path], status=None).stdout)["ranks"][0] for path in (self.traces, second))
         page = self.open(self.traces)
-        self.check_match(page, match)
+        self.check_match(page, self.report(self.traces)["ranks"][0], match)
         page = self.open(second, "--simulated", self.traces, "--config", config)
-        self.check_match(page, beside, match)
+        self.check_match(page, self.report(second)["ranks"][0], beside, match)
         self.assertIn("\nnext        memtrace html --config %s %s\n" % (config, second),
                       self.run_([MEMTRACE, "match", "--config", config, second], status=None).stdout)
         self.assertIn("does not match" if beside["verdict"] == "mismatch" else "It matches", page.run('document.getElementById("match-text").textContent'))

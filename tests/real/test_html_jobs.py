@@ -1,4 +1,5 @@
 """The page of five jobs: out of memory, Megatron, expandable segments with fragmentation, 512 ranks, A against B; with figures, keys and axe."""
+import base64
 import json
 import os
 import shutil
@@ -6,11 +7,28 @@ import subprocess
 import tempfile
 
 from browser import Page
-from harness import BUILD, GPT2, JOBS, MEMTRACE, python
+from harness import BUILD, GPT2, JOBS, MEMTRACE, ROOT, python
 from page_case import DRAWN, STATE, PageCase
 
 FOCUS = "(() => { const e = document.activeElement; return e.id || e.parentElement.id || e.tagName; })()"
 VIEWS = {"1": "#view table", "2": "#flame svg", "3": "#treemap canvas", "4": "#segments-text", "5": "#lifetimes canvas"}
+
+
+# The means of an image's blocks of 20 by 20 pixels.
+MEANS = """async (address) => {
+  const image = new Image();
+  image.src = address;
+  await image.decode();
+  const small = new OffscreenCanvas(Math.floor(image.width / 20), Math.floor(image.height / 20)), c = small.getContext("2d", { willReadFrequently: true });
+  c.imageSmoothingQuality = "high";
+  c.drawImage(image, 0, 0, small.width, small.height);
+  return [...c.getImageData(0, 0, small.width, small.height).data];
+}"""
+
+
+def bytes_of(path):
+    with open(path, "rb") as f:
+        return f.read()
 
 
 class HtmlJobs(PageCase):
@@ -96,6 +114,7 @@ class HtmlJobs(PageCase):
         page = self.check_job(self.job("expandable")[0])
         page.press("p", "4")
         held, used, hole = page.run('Object.values(document.getElementById("segments-text").dataset).map(Number)')
+        self.assertGreater(page.run("memtrace.page.current.data.segments.length"), 20)  # ranges that are mapped one by one
         moment = page.run("(() => { const { reserved } = memtrace.page.current; return reserved.totalAt(reserved.changeAt(memtrace.state.event)); })()")
         self.assertEqual([held, used], [moment, self.reports("expandable")[0]["peak"]["allocated_bytes"]])
         self.assertGreater(hole, 0)
@@ -107,6 +126,7 @@ class HtmlJobs(PageCase):
         self.assertEqual(page.run("memtrace.page.index.streams.length"), 2)
         cells = page.run('[...document.querySelectorAll("#ranks button")].map((b) => Number(b.dataset.bytes))')
         self.assertEqual(cells, [r["peak"]["device_bytes"] or r["peak"]["allocated_bytes"] for r in ranks])
+        self.check_moments(page, ranks[page.run("memtrace.state.entry")]["trace"])
         page.page.click('#ranks button[data-entry="77"]')
         page.wait("memtrace.state.entry === 77")
         self.check_figures(page, ranks[77])
@@ -246,28 +266,56 @@ class HtmlJobs(PageCase):
         page.wait("document.activeElement.dataset.entry === '%d'" % to)
 
     def test_accessible(self):
-        """axe finds nothing serious on any of the five pages, light and dark; each prints on two pages. The pictures stay for people."""
+        """axe finds nothing serious on any of the five pages, in any view, light, dark and printed; each prints on two pages. The pictures stay for people."""
         for name in "demo", "megatron", "expandable", "ranks", "comparison":
             path = self.html(*self.job(name), name=name + ".html")
             for scheme in "light", "dark":
                 with self.subTest(name, scheme=scheme):
                     self.check_scheme(path, name, scheme)
-        shown = self.open(*self.job("demo"), "--redact")
-        shown.shot(os.path.join(self.shots(), "oom.png"))  # the README's picture
+
+    def check_axe(self, page, part=None):
+        from axe_playwright_python.sync_playwright import Axe
+        found = Axe().run(page.page, context=part).response["violations"]
+        self.assertEqual([(v["id"], [n["html"] for n in v["nodes"]][:3]) for v in found if v["impact"] in ("serious", "critical")], [], part)
 
     def check_scheme(self, path, name, scheme):
         page = Page(path, color_scheme=scheme)
         self.addCleanup(page.close)
-        from axe_playwright_python.sync_playwright import Axe
-        found = Axe().run(page.page).response["violations"]
-        self.assertEqual([(v["id"], [n["html"] for n in v["nodes"]][:3]) for v in found if v["impact"] in ("serious", "critical")], [])
+        self.check_axe(page)
         page.shot(os.path.join(self.shots(), "%s-%s.png" % (name, scheme)), full_page=True)
+        for view, shown in VIEWS.items():
+            page.press(view)
+            page.wait('Boolean(document.querySelector("%s"))' % shown)
+            self.check_axe(page, "#view")
+            if name == "demo":
+                page.page.locator("#view").screenshot(path=os.path.join(self.shots(), "view-%s-%s.png" % (page.run("memtrace.state.view"), scheme)))
+        page.press("1", "c", "Shift+ArrowLeft")
+        page.run('document.querySelectorAll("details").forEach((d, i) => { if (i < 9) d.open = true; })')
+        self.check_axe(page, "#view")
+        page.press("c", "p", "?")
+        self.check_axe(page, "#help")
+        page.press("Escape")
         if scheme == "light":
             pdf = page.page.pdf(prefer_css_page_size=True)
             with open(os.path.join(self.shots(), name + ".pdf"), "wb") as f:
                 f.write(pdf)
             self.assertEqual(pdf.count(b"/Type /Page\n") or pdf.count(b"/Type /Page "), 2)
+            page.page.emulate_media(media="print")
+            self.check_axe(page)
         self.assertEqual(page.errors, [])
+
+    def test_picture(self):
+        """The README's picture is the page of `make demo` as it is drawn now. PICTURE=FILE writes it there; `make picture` does."""
+        page = self.open(*self.job("demo"), "--redact")
+        path = os.path.join(self.shots(), "oom.png")
+        page.shot(path)
+        kept = os.environ.get("PICTURE") or os.path.join(ROOT, "docs", "page.png")
+        if os.environ.get("PICTURE"):
+            shutil.copy(path, kept)
+        # Blocks of pixels alike: fonts and times of the runs may differ a little.
+        means = [page.run(MEANS, "data:image/png;base64," + base64.b64encode(bytes_of(file)).decode()) for file in (path, kept)]
+        self.assertEqual(len(means[0]), len(means[1]))
+        self.assertLess(sum(abs(a - b) > 40 for a, b in zip(*means)) / len(means[0]), 0.02)
 
 
 if __name__ == "__main__":
