@@ -1,4 +1,4 @@
-// Colours that people with any colour vision tell apart (near Okabe and Ito's, and Paul Tol's muted ones; tests/page/test_page.mjs computes by how
+// Colours that people with any colour vision tell apart (near Okabe and Ito's, and Paul Tol's muted ones; tests/page/test_palette.mjs computes by how
 // much), and a pattern for each second band.
 
 const COLOURS = ["#0072b2", "#56b4e9", "#e69f00", "#009e73", "#d55e00", "#67b6a0", "#ae6087", "#9ea03d", "#f7f03a", "#922f5f", "#a0b1c4",
@@ -8,6 +8,12 @@ export const PLAIN = 10; // the grey one: of no category
 
 export function colourOf(i) {
   return COLOURS[i % COLOURS.length];
+}
+
+// Black or white, whichever is read better on the colour: by relative luminance, as WCAG 2 has it.
+export function inkOn(i) {
+  const light = [1, 3, 5].map((at) => parseInt(colourOf(i).slice(at, at + 2), 16) / 255).map((c) => (c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * light[0] + 0.7152 * light[1] + 0.0722 * light[2] > 0.179 ? "#000" : "#fff";
 }
 
 // A tile of the band's colour; bands of odd number are hatched.

@@ -4,6 +4,7 @@ import { byId, element, size, time, count } from "./format.js";
 import { patternOf } from "./palette.js";
 
 const MARGIN = { left: 76, right: 14, top: 22, bottom: 24 };
+const LABEL_ROOM = 40; // half a label of the axis
 
 export class Timeline {
   // `onZoom`: called when another part of the axis is shown.
@@ -178,7 +179,9 @@ export class Timeline {
       this.svg.selectAll(`g.${name}`).data([0]).join("g").attr("class", `axis ${name}`).attr("transform", `translate(${dx},${dy})`).call(axis);
     const places = Math.max(3, this.width / 150);
     const step = d3.tickStep(...this.x.domain(), places);
-    put("x", d3.axisBottom(this.x).ticks(places).tickFormat((v) => this.axis.label(v, step)), 0, this.height - MARGIN.bottom);
+    const across = put("x", d3.axisBottom(this.x).ticks(places).tickFormat((v) => this.axis.label(v, step)), 0, this.height - MARGIN.bottom);
+    // A label at the end does not leave the drawing.
+    across.selectAll("text").attr("text-anchor", (v) => (this.x(v) > this.width - LABEL_ROOM ? "end" : "middle"));
     // Round numbers of the unit: 2, 4, 6 GiB.
     const top = this.y.domain()[1];
     const unit = 2 ** (10 * Math.max(0, Math.floor(Math.log2(top) / 10)));

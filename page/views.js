@@ -3,7 +3,7 @@ import { groupByStack, liveBlocks, difference, segmentsAt, largestLifetimes, sum
 import { flameTree, treemapTree, stackName, framesOf } from "./trees.js";
 import { FOUND_COLOUR, isPlaceFound } from "./search.js";
 import { element, headRow, growingTable, size, change, count, time, escapeHtml, byId } from "./format.js";
-import { colourOf } from "./palette.js";
+import { colourOf, inkOn } from "./palette.js";
 
 const ROWS = 60; // of a table; a button shows the others
 
@@ -117,19 +117,27 @@ function drawTreemap(place, context, part) {
   for (const category of root.children) {
     category.itemStyle = { color: colourOf(category.category) };
     delete category.modules;
-    for (const module of category.children) [module, ...module.children].forEach(markFound);
+    for (const module of category.children) {
+      for (const node of [module, ...module.children]) {
+        node.label = { color: inkOn(category.category) };
+        markFound(node);
+      }
+    }
   }
   place.append(element("p", { class: "hint", id: `treemap-root${part.key}`, "data-bytes": root.value },
     `${part.sign}${size(root.value)} by category, module and block. Click to enter, the line below leads back.`));
   const chart = chartAt(place, `treemap${part.key}`, "Treemap of the blocks; the stacks view has the same as text.");
   const upper = { show: true, height: 20, color: "#111", formatter: (p) => `${p.name}  ${size(p.value)}` };
+  const back = getComputedStyle(document.body).backgroundColor;
+  const ink = inkOf(place);
   chart.setOption({
     animation: false,
     tooltip: { formatter: (p) => `${escapeHtml(p.name)}<br>${size(p.value)}`, confine: true },
-    series: [{ type: "treemap", data: root.children, leafDepth: 2, roam: false, width: "100%", top: 0, bottom: 28, left: 0, right: 0, nodeClick: "zoomToNode",
-      label: { color: "#111", formatter: (p) => `${p.name}\n${size(p.value)}` }, upperLabel: upper, breadcrumb: { bottom: 0 },
-      levels: [{ itemStyle: { gapWidth: 3, borderWidth: 0 } }, { itemStyle: { gapWidth: 1, borderWidth: 2, borderColorSaturation: 0.5 }, upperLabel: upper },
-        { itemStyle: { gapWidth: 1 }, colorSaturation: [0.35, 0.6] }] }],
+    series: [{ type: "treemap", name: "all", data: root.children, leafDepth: 2, roam: false, width: "100%", top: 0, bottom: 28, left: 0, right: 0, nodeClick: "zoomToNode",
+      label: { lineHeight: 16, formatter: (p) => `${p.name}\n${size(p.value)}` }, upperLabel: upper,
+      breadcrumb: { bottom: 0, itemStyle: { color: back, borderColor: ink, borderWidth: 1, textStyle: { color: ink } } },
+      levels: [{ itemStyle: { gapWidth: 3, borderWidth: 0, color: back, borderColor: back }, upperLabel: { show: false } },
+        { itemStyle: { gapWidth: 1, borderWidth: 2, borderColorSaturation: 0.5 }, upperLabel: upper }, { itemStyle: { gapWidth: 1 }, colorSaturation: [0.35, 0.6] }] }],
   });
 }
 

@@ -196,7 +196,7 @@ class PageCase(Case):
             size = sum(n for key, n in wanted.items() if key[:len(names)] == names)
             around = total if len(names) == 1 else sum(n for key, n in wanted.items() if key[0] == names[0])
             whole = areas[names[:-1]]
-            inner = (whole[0] - 4 * (len(names) - 1)) * (whole[1] - 20 - 2 * (len(names) - 1))  # without the line of the name, and a category's edges
+            inner = whole[0] * whole[1] if len(names) == 1 else (whole[0] - 4) * (whole[1] - 22)  # without a category's edges, and the line of its name
             self.assertLessEqual(abs(width * height - inner * size / around), 4 * (width + height) + 30, names)
         shown = sum(n for key, n in wanted.items() if key in areas)
         self.assertGreaterEqual(shown, 0.95 * total)

@@ -4,7 +4,7 @@ import assert from "node:assert";
 import { readFileSync } from "node:fs";
 import { load } from "./modules.mjs";
 
-const { colourOf } = await load("palette.js");
+const { colourOf, inkOn } = await load("palette.js");
 
 // Colours as people without one kind of cone see them: Machado, Oliveira and Fernandes, "A Physiologically-based Model for Simulation of Color Vision
 // Deficiency", IEEE TVCG 15(6), 2009, the matrices of severity 1.0, over linear RGB. Distances are of CIELAB (D65), where 2.3 is just noticed.
@@ -35,5 +35,16 @@ test("colours are told apart by people without red or green cones; those with th
         const distance = Math.hypot(...colours[i].map((n, k) => n - colours[j][k]));
         assert.ok(distance >= (isAlike ? 15 : 10), `${name}: colours ${j} and ${i} are ${distance.toFixed(1)} apart`);
       }
+  }
+});
+
+test("a text on each colour has WCAG's contrast of 4.5", () => {
+  const luminance = (colour) => {
+    const [r, g, b] = [1, 3, 5].map((i) => parseInt(colour.slice(i, i + 2), 16) / 255).map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  for (let i = 0; i < 15; i++) {
+    const [dark, light] = [luminance(colourOf(i)), inkOn(i) === "#fff" ? 1 : 0].sort((a, b) => a - b);
+    assert.ok((light + 0.05) / (dark + 0.05) >= 4.5, colourOf(i));
   }
 });
