@@ -232,5 +232,11 @@ class PageCase(Case):
         self.check_peak(page, report)
         self.check_device(page, report)
         self.check_moments(page, report["trace"] if os.path.isabs(report["trace"]) else os.path.join(self.dir, report["trace"]), report["device"])
+        page.press("p")
+        shown = collections.Counter()
+        for size, _, category, *_ in drawn.read(page, drawn.ROWS):
+            shown[category] += size
+        titles = page.run("Object.fromEntries(memtrace.page.titles.categoryKeys.map((key, i) => [key, memtrace.page.titles.categories[i]]))")
+        self.assertEqual(shown, {titles[key]: size for key, size in report["peak"]["by_category"].items() if size})
         self.assertEqual(page.errors, [])
         return page
