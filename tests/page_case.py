@@ -225,6 +225,11 @@ class PageCase(Case):
                 if inside or clear or low > address + size + byte:
                     self.assertEqual(alpha > 0, inside, "segment %d, pixel %d" % (row, x))
 
+    def check_axe(self, page, part=None):
+        from axe_playwright_python.sync_playwright import Axe
+        found = Axe().run(page.page, context=part).response["violations"]
+        self.assertEqual([(v["id"], [n["html"] for n in v["nodes"]][:3]) for v in found if v["impact"] in ("serious", "critical")], [], part)
+
     def check_job(self, directory):
         page = self.open(directory)
         report = self.report(directory)["ranks"][page.run("memtrace.state.entry")]

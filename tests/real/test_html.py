@@ -108,6 +108,7 @@ class Html(PageCase):
                       self.run_([MEMTRACE, "match", "--config", config, second], status=None).stdout)
         self.assertIn("does not match" if beside["verdict"] == "mismatch" else "It matches", page.run('document.getElementById("match-text").textContent'))
         self.assertEqual(page.errors, [])
+        self.check_axe(page, "#match-box")
         page.page.locator("#match-box").screenshot(path=os.path.join(self.shots(), "match.png"))
 
     def test_steps_and_segments(self):
