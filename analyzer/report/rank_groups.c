@@ -1,6 +1,7 @@
 #include "report/rank_groups.h"
 
 #include "config/config.h"
+#include "report/step_spreads.h"
 #include "util/order.h"
 
 #include <stdlib.h>
@@ -138,11 +139,6 @@ static void make_groups(struct ranks *ranks, const struct report *r)
 	}
 }
 
-static uint32_t last_step(const struct rank *r)
-{
-	return r->step_count ? r->steps[r->step_count - 1].step : 0;
-}
-
 static void summarize_group(struct rank_group *g, const struct report *r)
 {
 	bytes *values = xcalloc(g->count, sizeof(*values));
@@ -167,41 +163,15 @@ static void summarize_group(struct rank_group *g, const struct report *r)
 	for (size_t i = 0; i < g->count; i++) {
 		if (r->ranks[g->ranks[i]].peak_allocated > r->ranks[g->worst].peak_allocated)
 			g->worst = g->ranks[i];
-		values[i] = last_step(&r->ranks[g->ranks[i]]);
+		values[i] = rank_last_step(&r->ranks[g->ranks[i]]);
 	}
 	g->last_step = (uint32_t)bytes_median(values, g->count);
 	free(values);
 }
 
-/* The peak up to a step: a rank that died early is compared with the others up to the same step.
- * UNKNOWN_BYTES: steps before it were left out, or the first one came after it. */
-static bytes peak_until(const struct rank *r, uint32_t step)
-{
-	size_t known = r->steps_before_gap;
-	bytes most = UNKNOWN_BYTES;
-
-	if (r->steps_left_out && !r->step_count)
-		return UNKNOWN_BYTES;
-	if (last_step(r) <= step)
-		return r->peak_allocated;
-	if (r->steps_left_out && (!known || r->steps[known - 1].step < step))
-		return UNKNOWN_BYTES;
-	for (size_t i = 0; i < r->step_count && r->steps[i].step <= step; i++)
-		most = r->steps[i].peak > most ? r->steps[i].peak : most;
-	return most;
-}
-
-static bytes peak_in(const struct rank *r, uint32_t step)
-{
-	for (size_t i = 0; i < r->step_count; i++)
-		if (r->steps[i].step == step)
-			return r->steps[i].peak;
-	return -1;
-}
-
 /* Compares a rank with its group, up to the same step. */
-static struct outlier compare(const struct report *r, const struct rank_group *g, size_t rank,
-			      enum level m)
+static struct outlier compare(const struct report *r, const struct rank_group *g,
+			      struct step_spreads *spreads, size_t rank, enum level m)
 {
 	const struct rank *x = &r->ranks[rank];
 	struct outlier o = { .rank = rank,
@@ -209,64 +179,42 @@ static struct outlier compare(const struct report *r, const struct rank_group *g
 			     .value = rank_level(x, m),
 			     .median = g->median[m],
 			     .deviation = g->deviation[m] };
-	bytes *values;
-	size_t known = 0;
+	const struct spread_until *until;
 
 	if (o.value == UNKNOWN_BYTES)
 		o.median = o.value;
-	if (o.value == UNKNOWN_BYTES || last_step(x) >= g->last_step)
+	if (o.value == UNKNOWN_BYTES || rank_last_step(x) >= g->last_step)
 		return o;
 	/* The rank stopped earlier; reserved and device peaks are not known by step. */
 	o.median = o.value;
-	if (m != LEVEL_ALLOCATED || peak_until(x, last_step(x)) == UNKNOWN_BYTES)
+	if (m != LEVEL_ALLOCATED || rank_peak_until(x, rank_last_step(x)) == UNKNOWN_BYTES)
 		return o;
-	values = xcalloc(g->count, sizeof(*values));
-	for (size_t i = 0; i < g->count; i++) {
-		bytes peak = peak_until(&r->ranks[g->ranks[i]], last_step(x));
-
-		if (peak != UNKNOWN_BYTES)
-			values[known++] = peak;
+	until = step_spreads_until(spreads, rank_last_step(x));
+	if (until->known >= FEWEST) {
+		o.median = until->median;
+		o.deviation = until->deviation;
 	}
-	if (known >= FEWEST) {
-		o.median = bytes_median(values, known);
-		for (size_t i = 0; i < known; i++)
-			values[i] = bytes_distance(values[i], o.median);
-		o.deviation = bytes_median(values, known);
-	}
-	free(values);
 	return o;
 }
 
 /* The first step in which the outlier differed. */
-static uint32_t off_since(const struct report *r, const struct rank_group *g,
+static uint32_t off_since(const struct rank *x, struct step_spreads *spreads,
 			  const struct outlier *o)
 {
-	const struct rank *x = &r->ranks[o->rank];
-	bytes *values = xcalloc(g->count, sizeof(*values));
-	uint32_t found = 0;
+	bytes median;
 
-	for (size_t s = 0; s < x->step_count && !found; s++) {
-		uint32_t step = x->steps[s].step;
-		size_t n = 0;
-
-		for (size_t i = 0; i < g->count; i++) {
-			bytes peak = peak_in(&r->ranks[g->ranks[i]], step);
-
-			if (peak >= 0)
-				values[n++] = peak;
-		}
-		if (n && bytes_is_far(x->steps[s].peak, bytes_median(values, n), o->deviation))
-			found = step;
-	}
-	free(values);
-	return found;
+	for (size_t s = 0; s < x->step_count; s++)
+		if (step_spreads_in(spreads, x->steps[s].step, &median) &&
+		    bytes_is_far(x->steps[s].peak, median, o->deviation))
+			return x->steps[s].step;
+	return 0;
 }
 
-static void add_outlier(struct ranks *ranks, const struct report *r, const struct rank_group *g,
+static void add_outlier(struct ranks *ranks, const struct report *r, struct step_spreads *spreads,
 			struct outlier o)
 {
 	if (o.level == LEVEL_ALLOCATED)
-		o.step = off_since(r, g, &o);
+		o.step = off_since(&r->ranks[o.rank], spreads, &o);
 	ranks->outliers =
 		xrealloc(ranks->outliers, ranks->outlier_count + 1, sizeof(*ranks->outliers));
 	ranks->outliers[ranks->outlier_count++] = o;
@@ -274,13 +222,16 @@ static void add_outlier(struct ranks *ranks, const struct report *r, const struc
 
 static void find_outliers(struct ranks *ranks, const struct report *r, const struct rank_group *g)
 {
+	struct step_spreads *spreads;
+
 	if (g->count < FEWEST)
 		return;
+	spreads = step_spreads_new(r, g);
 	for (size_t i = 0; i < g->count; i++) {
 		struct outlier most = { 0 };
 
 		for (enum level m = 0; m < LEVELS; m++) {
-			struct outlier o = compare(r, g, g->ranks[i], m);
+			struct outlier o = compare(r, g, spreads, g->ranks[i], m);
 
 			if (bytes_is_far(o.value, o.median, o.deviation) &&
 			    bytes_distance(o.value, o.median) >
@@ -288,24 +239,28 @@ static void find_outliers(struct ranks *ranks, const struct report *r, const str
 				most = o;
 		}
 		if (most.value != most.median)
-			add_outlier(ranks, r, g, most);
+			add_outlier(ranks, r, spreads, most);
 	}
+	step_spreads_free(spreads);
 }
 
 /* Without a layout, a rank that is like no other is an outlier of the largest group. */
 static void find_singletons(struct ranks *ranks, const struct report *r)
 {
 	const struct rank_group *most = &ranks->groups[0];
+	struct step_spreads *spreads;
 
 	if (ranks->is_placed || most->count < FEWEST)
 		return;
+	spreads = step_spreads_new(r, most);
 	for (size_t i = 1; i < ranks->group_count; i++) {
 		const struct rank_group *g = &ranks->groups[i];
-		struct outlier o = compare(r, most, g->ranks[0], LEVEL_ALLOCATED);
+		struct outlier o = compare(r, most, spreads, g->ranks[0], LEVEL_ALLOCATED);
 
 		if (g->count == 1 && bytes_is_far(o.value, o.median, o.deviation))
-			add_outlier(ranks, r, most, o);
+			add_outlier(ranks, r, spreads, o);
 	}
+	step_spreads_free(spreads);
 }
 
 static int by_difference(const void *a, const void *b)

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -401,6 +402,48 @@ static void many_ranks_are_read_at_a_time(void **state)
 	json_decref(root);
 }
 
+/* Of 6,000 ranks three of ten need 200 MiB more from step 58 on, and two of ten stopped early. The
+ * median of a step is computed once, not again for each of them, which would take minutes. */
+static void many_outliers_take_seconds(void **state)
+{
+	enum { RANKS = 6000, STEPS = 60, SINCE = 58 };
+	static char name[] = "a";
+	struct report r = { .ranks = xcalloc(RANKS, sizeof(*r.ranks)), .count = RANKS };
+	struct config c;
+	clock_t began = clock();
+
+	(void)state;
+	for (int i = 0; i < RANKS; i++) {
+		struct rank *x = &r.ranks[i];
+		int is_out = i % 10 < 3, is_early = i % 10 > 7;
+
+		x->run_id = x->host = x->trace = name;
+		x->rank = i;
+		x->world_size = RANKS;
+		x->peak_allocated = (1000 + 200 * is_out) * MIB;
+		x->step_count = is_early ? 20 + (size_t)(i % 37) : STEPS;
+		x->steps = xcalloc(STEPS, sizeof(*x->steps));
+		for (uint32_t k = 0; k < STEPS; k++)
+			x->steps[k] = (struct step_row){
+				.step = k + 1,
+				.peak = (1000 + (is_out && k + 1 >= SINCE ? 200 : 0)) * MIB
+			};
+	}
+	config_init(&c);
+	c.from_framework = 1;
+	ranks_relate(&r, &c);
+	assert_int_equal(r.as_job->group_count, 1);
+	assert_int_equal(r.as_job->outlier_count, RANKS * 3 / 10);
+	for (size_t i = 0; i < r.as_job->outlier_count; i++) {
+		assert_int_equal(r.as_job->outliers[i].step, SINCE);
+		assert_true(r.as_job->outliers[i].rank % 10 < 3);
+	}
+	assert_true(clock() - began < 10 * CLOCKS_PER_SEC);
+	ranks_free(r.as_job);
+	report_release(&r);
+	config_release(&c);
+}
+
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -413,6 +456,7 @@ int main(void)
 		T(unknown_layouts_group_what_is_alike),
 		T(five_median_deviations_are_an_outlier),
 		T(ranks_are_compared_by_steps),
+		T(many_outliers_take_seconds),
 		T(a_world_beyond_all_is_bounded),
 		T(files_that_cannot_be_read_are_named),
 		T(the_table_fits),
