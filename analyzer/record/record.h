@@ -41,7 +41,8 @@ void record_write(struct buf *out, const struct rank *r, const struct config *de
 
 /* Parses a line that is a record of a version that is known; NULL: it is not one. */
 json_t *record_parse(const char *line, size_t length, struct err *e);
-/* Adds the rank of a parsed record to a report. `estimates` and `findings` stay in the record: a
+/* Adds the rank of a parsed record to a report; its texts are those of `r->texts`, if there are
+ * such. `estimates` and `findings` stay in the record: a
  * diagnosis is made of the metrics, which are in it. */
 int record_add(struct report *r, const json_t *record, struct err *e);
 /* Sets the fields of the configuration that a record declares. */

@@ -6,12 +6,20 @@
 
 #include "config/native.h"
 #include "report/report_metrics.h"
+#include "report/texts.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_ROWS 1024
+/* A record has fewer rows. More of them would take much more memory than their line: a row of one
+ * character is hundreds of bytes of a rank. */
+#define MOST_PLACES 128
+#define MOST_FAILURES 16
+#define MOST_STEPS 256
+#define MOST_POINTS 256
+#define MOST_PHASES 64
+#define MOST_WARNINGS 64
 
 json_t *record_parse(const char *line, size_t length, struct err *e)
 {
@@ -44,11 +52,13 @@ json_t *record_parse(const char *line, size_t length, struct err *e)
 
 static char *pooled(struct rank *r, char *text)
 {
+	if (r->texts)
+		return texts_share(r->texts, text);
 	r->pool = grow(r->pool, r->pool_count, &r->pool_room, sizeof(*r->pool));
 	return r->pool[r->pool_count++] = text;
 }
 
-static char *own(const json_t *v)
+static char *clean(const json_t *v)
 {
 	struct buf b = { 0 };
 
@@ -60,9 +70,17 @@ static char *own(const json_t *v)
 
 static char *word(struct rank *r, const json_t *v)
 {
-	char *text = own(v);
+	char *text = clean(v);
 
 	return text ? pooled(r, text) : NULL;
+}
+
+/* A text that is released by itself, if it is not shared. */
+static char *own(struct rank *r, const json_t *v)
+{
+	char *text = clean(v);
+
+	return text && r->texts ? texts_share(r->texts, text) : text;
 }
 
 static int64_t between(const json_t *v, int64_t least, int64_t most)
@@ -89,7 +107,6 @@ static enum category category(const json_t *v)
 	return CATEGORY_OTHER;
 }
 
-/* A text of the rank's pool is released with it; an OWNED one by itself. */
 #define get_NUMBER(r, v) (int)between(v, INT32_MIN, INT32_MAX)
 #define get_COUNT(r, v) (uint32_t) between(v, 0, UINT32_MAX)
 #define get_INDEX(r, v) (json_is_integer(v) ? (int)between(v, 0, INT32_MAX) : NO_RANK)
@@ -101,7 +118,7 @@ static enum category category(const json_t *v)
 #define get_FLAG(r, v) json_is_true(v)
 #define get_WORD(r, v) word(r, v)
 #define get_TEXT(r, v) word(r, v)
-#define get_OWNED(r, v) own(v)
+#define get_OWNED(r, v) own(r, v)
 #define get_CATEGORY(r, v) category(v)
 #define get_SCOPE(r, v)                                                              \
 	peak_scope_find((struct str){ json_is_string(v) ? json_string_value(v) : "", \
@@ -164,32 +181,34 @@ static void read_time(struct rank *r, struct timeline_row *x, const json_t *j)
 			    : between(json_array_get(j, 3), 0, BYTES_LIMIT);
 }
 
-static char *or_empty(char *text)
+static char *own_copy(struct rank *r, const char *text)
 {
-	return text ? text : xstrdup("");
+	char *copy = xstrdup(text ? text : "");
+
+	return r->texts ? texts_share(r->texts, copy) : copy;
 }
 
 static void read_place(struct rank *r, struct stack_row *x, const json_t *j)
 {
-	(void)r;
 #define PLACE GET
 #include "record/record.def"
-	x->label = or_empty(x->label);
-	x->inner = or_empty(x->inner);
-	x->module = or_empty(x->module);
-	x->stack = xstrdup(x->label);
+	x->label = x->label ? x->label : own_copy(r, NULL);
+	x->inner = x->inner ? x->inner : own_copy(r, NULL);
+	x->module = x->module ? x->module : own_copy(r, NULL);
+	x->stack = own_copy(r, x->label);
 }
 
-/* The rows of a list; `rows` gets room for them. */
-static size_t list_of(const json_t *j, const char *key, size_t size, void *rows, const json_t **all)
+/* The rows of a list, at most `most`; `rows` gets room for them. */
+static size_t list_of(const json_t *j, const char *key, size_t most, size_t size, void *rows,
+		      const json_t **all)
 {
 	size_t n;
 	void *room;
 
 	*all = json_object_get(j, key);
 	n = json_array_size(*all);
-	n = n < MOST_ROWS ? n : MOST_ROWS;
-	room = xcalloc(n + 1, size);
+	n = n < most ? n : most;
+	room = n ? xcalloc(n, size) : NULL;
 	memcpy(rows, &room, sizeof(room));
 	return n;
 }
@@ -198,32 +217,37 @@ static void read_lists(struct rank *r, const json_t *j)
 {
 	const json_t *list;
 
-	r->stacks.count = list_of(j, "places", sizeof(*r->stacks.rows), &r->stacks.rows, &list);
+	r->stacks.count =
+		list_of(j, "places", MOST_PLACES, sizeof(*r->stacks.rows), &r->stacks.rows, &list);
 	for (size_t i = 0; i < r->stacks.count; i++)
 		read_place(r, &r->stacks.rows[i], json_array_get(list, i));
 	r->stacks.left_out = (size_t)larger_of(
 		between(json_object_get(j, "place_count"), 0, INT32_MAX) - (int64_t)r->stacks.count,
 		0);
-	r->oom_count = list_of(j, "oom", sizeof(*r->ooms), &r->ooms, &list);
+	r->oom_count = list_of(j, "oom", MOST_FAILURES, sizeof(*r->ooms), &r->ooms, &list);
 	for (size_t i = 0; i < r->oom_count; i++)
 		read_failure(r, &r->ooms[i], json_array_get(list, i));
-	r->step_count = list_of(j, "steps", sizeof(*r->steps), &r->steps, &list);
+	r->step_count = list_of(j, "steps", MOST_STEPS, sizeof(*r->steps), &r->steps, &list);
 	for (size_t i = 0; i < r->step_count; i++)
 		read_step(r, &r->steps[i], json_array_get(list, i));
 	r->steps_left_out = (size_t)larger_of(
 		between(json_object_get(j, "step_count"), 0, INT32_MAX) - (int64_t)r->step_count,
 		0);
 	r->steps_before_gap = RECORD_FIRST_STEPS(r->step_count);
-	r->timeline_count = list_of(j, "timeline", sizeof(*r->timeline), &r->timeline, &list);
+	r->timeline_count =
+		list_of(j, "timeline", MOST_POINTS, sizeof(*r->timeline), &r->timeline, &list);
 	for (size_t i = 0; i < r->timeline_count; i++)
 		read_time(r, &r->timeline[i], json_array_get(list, i));
-	r->phase_count = list_of(j, "phases", sizeof(*r->phases), &r->phases, &list);
+	r->phase_count = list_of(j, "phases", MOST_PHASES, sizeof(*r->phases), &r->phases, &list);
 	for (size_t i = 0; i < r->phase_count; i++)
 		read_phase(r, &r->phases[i], json_array_get(list, i));
-	r->warning_count = list_of(j, "warnings", sizeof(*r->warnings), &r->warnings, &list);
-	r->warning_room = r->warning_count + 1;
-	for (size_t i = 0; i < r->warning_count; i++)
-		r->warnings[i] = or_empty(own(json_array_get(list, i)));
+	r->warning_count =
+		list_of(j, "warnings", MOST_WARNINGS, sizeof(*r->warnings), &r->warnings, &list);
+	r->warning_room = r->warning_count;
+	for (size_t i = 0; i < r->warning_count; i++) {
+		r->warnings[i] = clean(json_array_get(list, i));
+		r->warnings[i] = r->warnings[i] ? r->warnings[i] : xstrdup("");
+	}
 }
 
 static void read_owners(struct rank *r, const json_t *o)
@@ -243,6 +267,7 @@ static void read_owners(struct rank *r, const json_t *o)
 					   BYTES_LIMIT),
 		};
 	}
+	r->owners = xrealloc(r->owners, r->owner_count + 1, sizeof(*r->owners));
 }
 
 static void read_versions(struct rank *r, json_t *o)
@@ -307,7 +332,7 @@ static enum end read_end(const json_t *v)
 
 int record_add(struct report *report, const json_t *j, struct err *e)
 {
-	struct rank rank = { 0 }, *x = &rank, *r = x;
+	struct rank rank = { .texts = report->texts }, *x = &rank, *r = x;
 
 	if (!json_is_string(json_object_get(j, "run")) ||
 	    !json_is_integer(json_object_get(j, "device")))

@@ -1,5 +1,6 @@
 #include "report/report.h"
 #include "util/order.h"
+#include "report/texts.h"
 
 #include "util/glob.h"
 
@@ -59,9 +60,11 @@ void report_sort(struct report *r)
 }
 
 /* Releases all but the first `keep`. */
-static void stacks_cut(struct stacks *s, size_t keep)
+static void stacks_cut(const struct rank *r, struct stacks *s, size_t keep)
 {
 	for (; s->count > keep; s->count--) {
+		if (r->texts)
+			continue;
 		free(s->rows[s->count - 1].stack);
 		free(s->rows[s->count - 1].label);
 		free(s->rows[s->count - 1].backward_of);
@@ -70,9 +73,9 @@ static void stacks_cut(struct stacks *s, size_t keep)
 	}
 }
 
-static void stacks_release(struct stacks *s)
+static void stacks_release(const struct rank *r, struct stacks *s)
 {
-	stacks_cut(s, 0);
+	stacks_cut(r, s, 0);
 	free(s->rows);
 }
 
@@ -109,10 +112,10 @@ size_t timeline_reduce(struct timeline_row *rows, size_t count, size_t points)
 void rank_reduce(struct rank *r, size_t stacks, size_t points)
 {
 	r->stacks.left_out += r->stacks.count > stacks ? r->stacks.count - stacks : 0;
-	stacks_cut(&r->stacks, stacks);
+	stacks_cut(r, &r->stacks, stacks);
 	r->stacks.rows = xrealloc(r->stacks.rows, r->stacks.count + 1, sizeof(*r->stacks.rows));
 	for (size_t i = 0; i < r->oom_count; i++)
-		stacks_cut(&r->ooms[i].stacks, 1);
+		stacks_cut(r, &r->ooms[i].stacks, 1);
 	for (size_t i = 0; i < r->owner_count; i++) {
 		free(r->owners[i].curve);
 		r->owners[i].curve = NULL;
@@ -123,17 +126,46 @@ void rank_reduce(struct rank *r, size_t stacks, size_t points)
 	live_release(r);
 }
 
+static void share_text(struct texts *texts, char **text)
+{
+	if (*text)
+		*text = texts_share(texts, *text);
+}
+
+static void share_stacks(struct texts *texts, struct stacks *s)
+{
+	for (size_t i = 0; i < s->count; i++) {
+		share_text(texts, &s->rows[i].stack);
+		share_text(texts, &s->rows[i].label);
+		share_text(texts, &s->rows[i].backward_of);
+		share_text(texts, &s->rows[i].inner);
+		share_text(texts, &s->rows[i].module);
+	}
+}
+
+void rank_share_texts(struct rank *r, struct texts *texts)
+{
+	share_stacks(texts, &r->stacks);
+	for (size_t i = 0; i < r->oom_count; i++)
+		share_stacks(texts, &r->ooms[i].stacks);
+	share_text(texts, &r->leak_label);
+	share_text(texts, &r->left_label);
+	share_text(texts, &r->repeat_label);
+	share_text(texts, &r->pinned_label);
+	r->texts = texts;
+}
+
 static void rank_release(struct rank *r)
 {
 	for (size_t i = 0; i < r->oom_count; i++)
-		stacks_release(&r->ooms[i].stacks);
+		stacks_release(r, &r->ooms[i].stacks);
 	for (size_t i = 0; i < r->warning_count; i++)
 		free(r->warnings[i]);
 	for (size_t i = 0; i < r->pool_count; i++)
 		free(r->pool[i]);
 	for (size_t i = 0; i < r->owner_count; i++)
 		free(r->owners[i].curve);
-	stacks_release(&r->stacks);
+	stacks_release(r, &r->stacks);
 	free(r->steps);
 	free(r->phases);
 	free(r->spans);
@@ -141,10 +173,12 @@ static void rank_release(struct rank *r)
 	free(r->moments);
 	free(r->owners);
 	free(r->metrics);
-	free(r->leak_label);
-	free(r->left_label);
-	free(r->repeat_label);
-	free(r->pinned_label);
+	if (!r->texts) {
+		free(r->leak_label);
+		free(r->left_label);
+		free(r->repeat_label);
+		free(r->pinned_label);
+	}
 	free(r->comms);
 	free(r->ooms);
 	live_release(r);
@@ -161,6 +195,7 @@ void report_release(struct report *r)
 	for (size_t i = 0; i < r->count; i++)
 		rank_release(&r->ranks[i]);
 	free(r->ranks);
+	texts_free(r->texts);
 	*r = (struct report){ 0 };
 }
 

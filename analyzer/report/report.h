@@ -15,6 +15,7 @@
 
 struct diagnosis;
 struct metrics;
+struct texts;
 
 #define UNKNOWN_BYTES INT64_MIN
 #define NO_RANK (-1)
@@ -255,7 +256,9 @@ struct rank {
 	/* Labels of the stacks that the metrics name, or NULL. */
 	char *leak_label, *left_label, *repeat_label, *pinned_label;
 
-	char **pool; /* the texts above that are not released one by one */
+	struct texts
+		*texts; /* of the report, with the texts of the stacks; NULL: they are its own */
+	char **pool;    /* the texts above that are not released one by one */
 	size_t pool_count, pool_room;
 	char **live_pool; /* the stacks of `live` */
 	size_t live_pool_count, live_pool_room;
@@ -274,6 +277,7 @@ struct ranks;
 struct report {
 	struct rank *ranks; /* by rank, device, pid */
 	size_t count, room;
+	struct texts *texts;  /* that the ranks share, or NULL */
 	struct ranks *as_job; /* the ranks as one job (rank_groups.h); NULL: not of one job */
 	const struct diagnosis *diagnosis; /* owned by the caller; NULL: not diagnosed */
 	const struct measured_need *need;  /* owned by the caller; NULL: not measured */
@@ -289,6 +293,8 @@ size_t timeline_reduce(struct timeline_row *rows, size_t count, size_t points);
 /* Releases the smaller stacks, the curves of owners and all but `points` rows of the curve: only a
  * rank that is shown in detail needs them. */
 void rank_reduce(struct rank *r, size_t stacks, size_t points);
+/* Moves the texts of the stacks to those of the report in which the rank will be. */
+void rank_share_texts(struct rank *r, struct texts *texts);
 
 /* The rank to show in detail: the first that ran out of memory, else the one with the highest share
  * of its device's memory. */

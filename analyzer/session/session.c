@@ -10,6 +10,7 @@
 #include "replay/replay.h"
 #include "report/report_build.h"
 #include "session/session_records.h"
+#include "report/texts.h"
 #include "session/trace_config.h"
 #include "trace/trace.h"
 
@@ -102,6 +103,8 @@ static void *read_files(void *context)
 			report_release(&own);
 		pthread_mutex_lock(&c->lock);
 		c->devices += devices;
+		for (size_t k = 0; k < own.count && reduces; k++)
+			rank_share_texts(&own.ranks[k], c->report->texts);
 		if (!c->options->on_devices)
 			move_ranks(c->report, &own);
 		c->done++;
@@ -156,6 +159,7 @@ int session_read(struct session *s, const struct session_options *o, struct buf 
 	pthread_t threads[MAX_THREADS];
 	int status = 0;
 
+	s->report.texts = texts_new();
 	/* The calling thread is one of them. */
 	while (started < wanted && !pthread_create(&threads[started], NULL, read_files, &c))
 		started++;

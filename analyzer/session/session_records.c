@@ -6,6 +6,7 @@
 #include "config/derive.h"
 #include "record/record_lines.h"
 #include "session/attempts.h"
+#include "report/texts.h"
 
 /*
  * One pass over the files is enough if all records are of one attempt. As soon as there is another,
@@ -83,6 +84,7 @@ static int read_pass(struct record_reading *c, struct buf *notes, struct err *e)
 {
 	int status = 0;
 
+	c->session->report.texts = texts_new();
 	for (size_t i = 0; i < c->count && status >= 0; i++) {
 		const char *path = c->arguments[i];
 		FILE *f = c->copies[i] ? c->copies[i] : record_open(path, e);

@@ -5,11 +5,19 @@ import pickle
 import random
 import re
 import subprocess
+import sys
 import unittest
 
 from harness import BUILD, MEMTRACE, ROOT, Case
 
 MIB = 1 << 20
+# The kernel counts a process's memory before exec() too: the parent must be a small process, and this one is not.
+MEASURE = """import os, sys
+pid = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ, file_actions=[(os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0)])
+_, status, used = os.wait4(pid, 0)
+print(used.ru_maxrss)
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
 MAN = os.path.join(ROOT, "docs", "man", "memtrace-summarize.1")
 
 
@@ -137,13 +145,10 @@ class Summarize(Case):
         said = {self.run_([MEMTRACE, "report", *paths], status=2).stderr for paths in ((records, self.traces), (self.traces, records))}
         self.assertEqual(said, {"memtrace: %s has records and %s has none: name one kind\n" % (records, self.traces)})
 
-    def held(self, records):
-        """The most memory of `report --json`, in bytes."""
-        job = subprocess.Popen([MEMTRACE, "report", "--json", records], stdout=subprocess.DEVNULL)
-        _, status, used = os.wait4(job.pid, 0)
-        job.returncode = os.waitstatus_to_exitcode(status)
-        self.assertEqual(job.returncode, 0)
-        return used.ru_maxrss << 10
+    def held(self, records, *command):
+        """The most memory of a command, `report --json` without another, in bytes."""
+        done = self.run_([sys.executable, "-S", "-c", MEASURE, MEMTRACE, *(command or ("report", "--json")), records])
+        return int(done.stdout) << 10
 
     def test_memory_of_many_ranks(self):
         """Of 10,240 ranks a report may hold 128 MiB: of 2,048 a fifth of that, beside what one rank takes."""
@@ -151,6 +156,29 @@ class Summarize(Case):
         ranks = [json.dumps(dict(lines[i % 70], rank=i, world_size=2048, pid=1 + i, host="node%d" % (i // 8))) + "\n" for i in range(2048)]
         one, many = self.write("one", ranks[0]), self.write("many", "".join(ranks))
         self.assertLess(self.held(many) - self.held(one), (128 << 20) * 2048 // 10240)
+
+    def test_memory_of_long_jobs(self):
+        """The same of a job of many steps, places and libraries, whose records are as long as they get there."""
+        first = json.loads(self.summarize(self.traces).stdout.splitlines()[0])
+        frame = "Module%d.forward /opt/training/lib/python3.11/site-packages/framework/modules/transformer/layer.py:%d"
+        places = [dict(first["places"][0], frame=frame % (i, i), inner=frame % (i, i + 1), module="Model.Layers.Layer%d" % i) for i in range(20)]
+        long = dict(first, places=places, place_count=300, step_count=5000, versions={"library%d" % i: "1.%d" % i for i in range(20)},
+                    steps=[dict(first["steps"][0], step=1 + i + (i >= 32) * 4936) for i in range(64)],
+                    timeline=[[i / 7, 10**9 + i, 2 * 10**9, 3 * 10**9] for i in range(64)])
+        ranks = [json.dumps(dict(long, rank=i, world_size=2048, pid=1 + i, host="node%d" % (i // 8), trace="traces/node%d-%d.mtr" % (i // 8, i))) + "\n"
+                 for i in range(2048)]
+        one, many = self.write("one", ranks[0]), self.write("many", "".join(ranks))
+        self.assertLess(self.held(many) - self.held(one), (128 << 20) * 2048 // 10240)
+        ranks = json.loads(self.run_([MEMTRACE, "report", "--json", many]).stdout)["ranks"]
+        self.assertEqual([(s["frame"], s["module"]) for s in ranks[2000]["peak"]["stacks"]], [(p["frame"], p["module"]) for p in places[:10]])
+        self.assertEqual(ranks[2000]["versions"], long["versions"])
+        self.assertEqual([s["step"] for s in ranks[2000]["steps"]], [s["step"] for s in long["steps"]])
+
+    def test_memory_of_lists_of_nothing(self):
+        """Rows of one character each: what is read of a line is not many times as long."""
+        line = {"memtrace_record": 1, "run": "a", "device": 0, "oom": [0] * 15000, "places": [0] * 8000, "steps": [0] * 4000}
+        one, many = (self.write("lines%d" % n, "".join(json.dumps(dict(line, rank=i), separators=(",", ":")) + "\n" for i in range(n))) for n in (1, 256))
+        self.assertLess(self.held(many) - self.held(one), 256 * 32768)
 
     def test_merge(self):
         lines = self.summarize(self.traces).stdout.splitlines(True)

@@ -385,6 +385,9 @@ static void many_ranks_are_read_at_a_time(void **state)
 			assert_int_equal(r->ranks[i].stacks.count, SESSION_REDUCED_STACKS);
 	assert_reduced_curve(&r->ranks[32], r->ranks[32].peak_allocated);
 	assert_reduced_curve(&r->ranks[71], r->ranks[71].peak_allocated);
+	/* What two ranks have is held once. */
+	assert_string_equal(r->ranks[32].stacks.rows[0].stack, r->ranks[33].stacks.rows[0].stack);
+	assert_ptr_equal(r->ranks[32].stacks.rows[0].stack, r->ranks[33].stacks.rows[0].stack);
 	/* Reduced or not: the same numbers. */
 	assert_int_equal(r->ranks[32].peak_allocated, r->ranks[63].peak_allocated);
 	assert_int_equal(r->ranks[70].peak_allocated, 3 * r->ranks[71].peak_allocated);
