@@ -111,7 +111,7 @@ static int report(char **paths, size_t count, const struct options *o)
 		style.top = o->top;
 		style.advise = o->advise;
 		if (o->json) {
-			status = report_json_each(&session.report, print_part, NULL);
+			status = report_json_each(&session.report, print_part, NULL, NULL);
 		} else {
 			report_text(&session.report, &style, &out);
 			if (session.files.attempts.length)

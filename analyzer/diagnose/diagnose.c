@@ -116,7 +116,8 @@ static void add_evidence(struct finding *f, const struct metric_row *row, int64_
 	for (size_t i = 0; i < f->evidence_count; i++)
 		if (!strcmp(f->evidence[i].name, row->name))
 			return;
-	f->evidence = grow(f->evidence, f->evidence_count, &f->evidence_room, sizeof(*f->evidence));
+	/* Many ranks have a finding each, of a few numbers. */
+	f->evidence = xrealloc(f->evidence, f->evidence_count + 1, sizeof(*f->evidence));
 	f->evidence[f->evidence_count++] = (struct evidence){ row->name, row->unit, value };
 }
 

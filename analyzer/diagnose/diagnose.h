@@ -44,7 +44,7 @@ struct finding {
 	bytes weight;
 	char *message, *stack; /* stack: a label, or NULL */
 	struct evidence *evidence;
-	size_t evidence_count, evidence_room;
+	size_t evidence_count;
 	struct remedy *remedies;
 	size_t remedy_count, remedy_room;
 	int tier, order;

@@ -167,22 +167,61 @@ int64_t number_of_value(struct number_table *n, int64_t value)
 	return n->numbers[i] - 1;
 }
 
-void deflated_add(struct buf *to, const void *data, size_t length)
+/* zlib counts in 32 bits. */
+#define DEFLATED_PART ((size_t)1 << 30)
+
+struct deflating {
+	z_stream z;
+	struct buf out;
+};
+
+struct deflating *deflating_new(void)
 {
-	uLongf room = compressBound((uLong)length);
-	z_stream z = { 0 };
-	unsigned char *out = xcalloc(room, 1);
+	struct deflating *d = xcalloc(1, sizeof(*d));
 
 	/* Raw deflate: DecompressionStream("deflate-raw") of the browser. */
-	if (deflateInit2(&z, 6, Z_DEFLATED, -MAX_WBITS, 9, Z_DEFAULT_STRATEGY) != Z_OK)
+	if (deflateInit2(&d->z, 6, Z_DEFLATED, -MAX_WBITS, 9, Z_DEFAULT_STRATEGY) != Z_OK)
 		BUG("deflateInit2");
-	z.next_in = (unsigned char *)(uintptr_t)data;
-	z.next_out = out;
-	z.avail_out = (uInt)room;
-	z.avail_in = (uInt)length;
-	if (deflate(&z, Z_FINISH) != Z_STREAM_END)
-		BUG("deflate");
-	base64_encode(to, out, z.total_out);
-	deflateEnd(&z);
-	free(out);
+	return d;
+}
+
+static void deflate_part(struct deflating *d, const void *data, size_t length, int flush)
+{
+	unsigned char part[1 << 14];
+
+	d->z.next_in = (unsigned char *)(uintptr_t)data;
+	d->z.avail_in = (uInt)length;
+	do {
+		d->z.next_out = part;
+		d->z.avail_out = sizeof(part);
+		if (deflate(&d->z, flush) == Z_STREAM_ERROR)
+			BUG("deflate");
+		buf_add(&d->out, part, sizeof(part) - d->z.avail_out);
+	} while (!d->z.avail_out);
+}
+
+int deflating_add(void *deflating, const char *data, size_t length)
+{
+	for (size_t at = 0, n; at < length; at += n) {
+		n = length - at < DEFLATED_PART ? length - at : DEFLATED_PART;
+		deflate_part(deflating, data + at, n, Z_NO_FLUSH);
+	}
+	return 0;
+}
+
+void deflating_end(struct deflating *d, struct buf *to)
+{
+	deflate_part(d, "", 0, Z_FINISH);
+	base64_encode(to, d->out.text, d->out.length);
+	deflateEnd(&d->z);
+	buf_release(&d->out);
+	free(d);
+}
+
+void deflated_add(struct buf *to, const void *data, size_t length)
+{
+	struct deflating *d = deflating_new();
+
+	deflating_add(d, data, length);
+	deflating_end(d, to);
 }

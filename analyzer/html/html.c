@@ -198,11 +198,19 @@ static void learn_text(struct html *p, const char *text)
 		redaction_learn(&p->redaction, text, strlen(text));
 }
 
-/* Finds the names of users in what the page says, and this user's. `json`: the report without the
- * command lines and folders, which have names too. */
-static void learn_names(struct html *p, const struct buf *json)
+static int learn_part(void *page, const char *text, size_t length)
 {
-	redaction_learn(&p->redaction, json->text, json->length);
+	struct html *p = page;
+
+	redaction_learn(&p->redaction, text, length);
+	return 0;
+}
+
+/* Finds the names of users in what the page says, and this user's. `shown`: the report without the
+ * command lines and folders, which have names too. */
+static void learn_names(struct html *p, const struct report *shown)
+{
+	report_json_each(shown, learn_part, NULL, p);
 	for (size_t i = 0; i < p->report->count; i++) {
 		learn_text(p, p->report->ranks[i].command);
 		learn_text(p, p->report->ranks[i].trace);
@@ -227,6 +235,35 @@ static json_t *write_json(struct html *p, const struct buf *json)
 	free(text);
 	json_decref(j);
 	return id;
+}
+
+/* A report on its way into the page. */
+struct report_writing {
+	struct deflating *deflating;
+	const struct redaction *hide;
+};
+
+static int write_part(void *writing, const char *text, size_t length)
+{
+	struct report_writing *w = writing;
+
+	return deflating_add(w->deflating, text, length);
+}
+
+static void redact_value(void *writing, json_t *value)
+{
+	struct report_writing *w = writing;
+
+	redacted(value, "", w->hide);
+}
+
+/* The report, as `report --json` writes it. */
+static json_t *write_report(struct html *p, const struct report *report)
+{
+	struct report_writing w = { deflating_new(), p->hide };
+
+	report_json_each(report, write_part, p->hide ? redact_value : NULL, &w);
+	return blob_end(&p->blobs, &p->next, w.deflating);
 }
 
 static json_t *write_parts(struct html *p)
@@ -336,7 +373,7 @@ int html_page(const struct report *report, const struct html_options *o, struct 
 			  .worst = report_worst(report),
 			  .least = lowest_peak(report),
 			  .streams = json_array() };
-	struct buf verdict = { 0 }, json = { 0 };
+	struct buf verdict = { 0 };
 	struct report shown = *report;
 	json_t *index = names_json();
 	int status = check_list(o->ranks, report, e);
@@ -346,14 +383,13 @@ int html_page(const struct report *report, const struct html_options *o, struct 
 		p.hide = &p.redaction;
 		shown = without_places(report);
 	}
-	report_json(&shown, &json);
 	if (o->redact)
-		learn_names(&p, &json);
+		learn_names(&p, &shown);
 	set(index, "version", json_string(MEMTRACE_VERSION));
 	set(index, "of_records", json_boolean(o->is_of_records));
 	set(index, "compares", json_boolean(o->comparison));
 	set(index, "shown", json_integer(o->comparison ? 1 : p.worst - report->ranks));
-	set(index, "report", write_json(&p, &json));
+	set(index, "report", write_report(&p, &shown));
 	set(index, "parts", write_parts(&p));
 	for (size_t i = 0; i < report->count && !status; i++) {
 		if (is_whole(&p, &report->ranks[i]))
@@ -367,7 +403,6 @@ int html_page(const struct report *report, const struct html_options *o, struct 
 		add_page(&p, &verdict, index, out);
 	json_decref(index);
 	buf_release(&verdict);
-	buf_release(&json);
 	buf_release(&p.blobs);
 	redaction_release(&p.redaction);
 	if (o->redact)

@@ -46,12 +46,20 @@ static json_t *put_blob(struct buf *blobs, unsigned *next, struct buf *deflated)
 	return json_integer(id);
 }
 
-json_t *blob_write(struct buf *blobs, unsigned *next, const void *data, size_t length)
+json_t *blob_end(struct buf *blobs, unsigned *next, struct deflating *d)
 {
 	struct buf deflated = { 0 };
 
-	deflated_add(&deflated, data ? data : "", length);
+	deflating_end(d, &deflated);
 	return put_blob(blobs, next, &deflated);
+}
+
+json_t *blob_write(struct buf *blobs, unsigned *next, const void *data, size_t length)
+{
+	struct deflating *d = deflating_new();
+
+	deflating_add(d, data, length);
+	return blob_end(blobs, next, d);
 }
 
 static struct buf deflated_column(struct page_column *c)

@@ -4,6 +4,7 @@
 
 #include <jansson.h>
 
+#include "html/columns.h"
 #include "html/redact.h"
 #include "html/stream.h"
 
@@ -13,5 +14,7 @@ json_t *stream_write(const struct stream *s, const struct device *d, const struc
 		     struct buf *blobs, unsigned *next);
 /* Adds an element with these bytes; returns what finds it. */
 json_t *blob_write(struct buf *blobs, unsigned *next, const void *data, size_t length);
+/* The same with what was deflated, which is freed. */
+json_t *blob_end(struct buf *blobs, unsigned *next, struct deflating *d);
 
 #endif

@@ -316,12 +316,8 @@ static json_t *versions_json(const struct rank *r)
 
 static json_t *lost_json(const struct rank *r)
 {
-	json_t *o = json_object();
-
-	set(o, "events", json_integer((json_int_t)r->lost_events));
-	set(o, "places", json_integer((json_int_t)r->lost_stacks));
-	set(o, "reason", text(r->lost_reason));
-	return o;
+	return json_pack("{s:I,s:I,s:o}", "events", (json_int_t)r->lost_events, "places",
+			 (json_int_t)r->lost_stacks, "reason", text(r->lost_reason));
 }
 
 static json_t *warnings_json(const struct rank *r)
@@ -430,6 +426,7 @@ static int add_part(const char *part, size_t length, void *out)
  * gigabytes of memory. */
 struct parts {
 	report_json_write *write;
+	report_json_edit *edit; /* NULL: the values stay as they are */
 	void *context;
 	struct buf value, text;
 	int status; /* of the last write() */
@@ -440,6 +437,8 @@ static void add_value(struct parts *p, json_t *j, int depth)
 {
 	char *at, *line;
 
+	if (p->edit)
+		p->edit(p->context, j);
 	p->value.length = 0;
 	if (json_dump_callback(j, add_part, &p->value, JSON_INDENT(1) | JSON_ENCODE_ANY) < 0)
 		BUG("json");
@@ -471,9 +470,10 @@ static void write_list(struct parts *p, const char *key, const struct report *re
 	buf_puts(&p->text, count ? "\n ],\n" : "],\n");
 }
 
-int report_json_each(const struct report *report, report_json_write *write, void *context)
+int report_json_each(const struct report *report, report_json_write *write, report_json_edit *edit,
+		     void *context)
 {
-	struct parts p = { .write = write, .context = context };
+	struct parts p = { .write = write, .edit = edit, .context = context };
 
 	buf_puts(&p.text, "{\n");
 	write_list(&p, "ranks", report, rank_json, report->count);
@@ -496,5 +496,5 @@ static int keep(void *out, const char *text, size_t length)
 
 void report_json(const struct report *report, struct buf *out)
 {
-	report_json_each(report, keep, out);
+	report_json_each(report, keep, NULL, out);
 }

@@ -168,7 +168,8 @@ class Summarize(Case):
         ranks = [json.dumps(dict(long, rank=i, world_size=2048, pid=1 + i, host="node%d" % (i // 8), trace="traces/node%d-%d.mtr" % (i // 8, i))) + "\n"
                  for i in range(2048)]
         one, many = self.write("one", ranks[0]), self.write("many", "".join(ranks))
-        self.assertLess(self.held(many) - self.held(one), (128 << 20) * 2048 // 10240)
+        for command in ("report", "--json"), ("html", "-o", os.path.join(self.dir, "page")), ("html", "--redact", "-o", os.path.join(self.dir, "page")):
+            self.assertLess(self.held(many, *command) - self.held(one, *command), (128 << 20) * 2048 // 10240, command)
         ranks = json.loads(self.run_([MEMTRACE, "report", "--json", many]).stdout)["ranks"]
         self.assertEqual([(s["frame"], s["module"]) for s in ranks[2000]["peak"]["stacks"]], [(p["frame"], p["module"]) for p in places[:10]])
         self.assertEqual(ranks[2000]["versions"], long["versions"])
