@@ -221,23 +221,34 @@ static double share(const struct rank *r)
 	return r->total > 0 ? (double)rank_held(r) / (double)r->total : 0;
 }
 
+/* Which of two ranks is worse: 1 the first, -1 the second, 0 neither. */
+static int compare_worst(const struct rank *a, const struct rank *b)
+{
+	int a_died = rank_died(a) && a->oom_count, b_died = rank_died(b) && b->oom_count;
+
+	if (a_died != b_died)
+		return ORDER(a_died, b_died);
+	if (a_died)
+		return ORDER(rank_oom(b)->when.time_s, rank_oom(a)->when.time_s);
+	if (ORDER(share(a), share(b)))
+		return ORDER(share(a), share(b));
+	return ORDER(a->peak_allocated, b->peak_allocated);
+}
+
+int rank_is_shown_before(const struct rank *a, const struct rank *b)
+{
+	int order = compare_worst(a, b);
+
+	return order ? order > 0 : by_rank(a, b) < 0;
+}
+
 const struct rank *report_worst(const struct report *r)
 {
 	const struct rank *worst = NULL;
 
-	for (size_t i = 0; i < r->count; i++) {
-		const struct rank *x = &r->ranks[i];
-		int died = rank_died(x) && x->oom_count,
-		    worst_died = worst && rank_died(worst) && worst->oom_count;
-
-		if (!worst || died > worst_died ||
-		    (died == worst_died &&
-		     (died ? rank_oom(x)->when.time_s < rank_oom(worst)->when.time_s
-			   : share(x) > share(worst) ||
-				      (share(x) == share(worst) &&
-				       x->peak_allocated > worst->peak_allocated))))
-			worst = x;
-	}
+	for (size_t i = 0; i < r->count; i++)
+		if (!worst || compare_worst(&r->ranks[i], worst) > 0)
+			worst = &r->ranks[i];
 	return worst;
 }
 

@@ -299,6 +299,8 @@ void rank_share_texts(struct rank *r, struct texts *texts);
 /* The rank to show in detail: the first that ran out of memory, else the one with the highest share
  * of its device's memory. */
 const struct rank *report_worst(const struct report *r);
+/* Is `a` the one of the two, once the ranks are sorted? */
+int rank_is_shown_before(const struct rank *a, const struct rank *b);
 /* Did two ranks use one GPU, or one instance of it, at the same time? Two processes of one rank do
  * not count. */
 int rank_shares_gpu(const struct rank *a, const struct rank *b);

@@ -22,6 +22,7 @@ struct record_reading {
 	size_t count;
 	struct attempts attempts;
 	const struct attempt_part *chosen; /* NULL: in the first pass */
+	size_t worst;                      /* index of the rank to show in detail, so far */
 };
 
 static int64_t number(const json_t *record, const char *key)
@@ -57,6 +58,20 @@ static int is_wanted(struct record_reading *c, const json_t *record)
 	return is_wanted;
 }
 
+/* Of many ranks, reduces the last one, or the one that was to be shown in detail and is not now. */
+static void reduce(struct record_reading *c)
+{
+	struct report *r = &c->session->report;
+	size_t last = r->count - 1, reduced = last;
+
+	if (!last || rank_is_shown_before(&r->ranks[last], &r->ranks[c->worst])) {
+		reduced = c->worst;
+		c->worst = last;
+	}
+	if (last >= SESSION_MAX_WHOLE && reduced >= SESSION_MAX_WHOLE)
+		rank_reduce(&r->ranks[reduced], SESSION_REDUCED_STACKS, SESSION_REDUCED_POINTS);
+}
+
 static int take_record(void *context, const json_t *record, struct str line, struct err *e)
 {
 	struct record_reading *c = context;
@@ -74,9 +89,7 @@ static int take_record(void *context, const json_t *record, struct str line, str
 		return -1;
 	if (!c->session->has_config)
 		c->session->has_config = record_config(&c->session->config, record, &ignored) == 0;
-	if (r->count > SESSION_MAX_WHOLE)
-		rank_reduce(&r->ranks[r->count - 1], SESSION_REDUCED_STACKS,
-			    SESSION_REDUCED_POINTS);
+	reduce(c);
 	return 0;
 }
 

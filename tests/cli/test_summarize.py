@@ -66,6 +66,18 @@ class Summarize(Case):
         text = self.run_([MEMTRACE, "report", records]).stdout
         self.assertEqual(text.splitlines()[0], self.run_([MEMTRACE, "report", self.traces]).stdout.splitlines()[0])
 
+    def test_the_rank_in_detail_of_many_records(self):
+        """Of more records than are kept whole, the rank that is shown in detail is whole, wherever its record is; of equal ranks the first."""
+        lines = [json.loads(line) for line in self.summarize(self.traces).stdout.splitlines()]
+        place = lines[0]["places"][0]
+        made = [dict(r, places=[dict(place, frame="f file.py:%d" % i) for i in range(20)], timeline=[[i, 1, 2, 3] for i in range(64)],
+                     peak_allocated_bytes=2**40 if r["rank"] in (66, 68) else 2**30) for r in lines]
+        for order in range(4):
+            random.Random(order).shuffle(made)
+            path = self.write("records", "".join(json.dumps(r) + "\n" for r in sorted(made, key=lambda r: r["rank"] in (66, 68))))
+            ranks = json.loads(self.run_([MEMTRACE, "report", "--json", path]).stdout)["ranks"]
+            self.assertEqual([(r["rank"], len(r["peak"]["stacks"]), len(r["timeline"])) for r in ranks if r["rank"] in (66, 68)], [(66, 20, 64), (68, 10, 0)])
+
     def test_record_of_a_snapshot(self):
         """A snapshot does not tell the device's peak nor its own end, and its record says so too."""
         block = {"address": 1 << 28, "size": 3 * MIB, "requested_size": 3 * MIB, "state": "active_allocated", "frames": []}
