@@ -97,8 +97,6 @@ static void read_worst(struct history_run *r, const json_t *record)
 {
 	const json_t *estimate = json_object_get(record, "estimate");
 
-	free(r->verdict);
-	r->verdict = text_of(record, "verdict");
 	r->allocated_bytes = bytes_of(record, "peak_allocated_bytes");
 	r->reserved_bytes = bytes_of(record, "peak_reserved_bytes");
 	r->device_bytes = bytes_of(record, "peak_device_bytes");
@@ -124,6 +122,7 @@ struct history_run history_run_of(const json_t *record, const char *job)
 		.gpu = text_of(record, "gpu"),
 		.world_size = number_of(record, "world_size"),
 		.end = text_of(record, "end"),
+		.verdict = text_of(record, "verdict"),
 		.memtrace_version = text_of(record, "memtrace_version"),
 		.config = object_of(record, "config"),
 		.versions = object_of(record, "versions"),
@@ -161,6 +160,20 @@ static int is_worse(const struct history_run *r, const json_t *record)
 	       (allocated == r->allocated_bytes && device > r->device_bytes);
 }
 
+static int is_oom(const char *end)
+{
+	return end && !strcmp(end, "oom");
+}
+
+/* The verdict is of the rank with the highest peak, but of a run that ran out of memory it is of a
+ * rank that did. `end`: of the record. */
+static int has_verdict(const struct history_run *r, const json_t *record, const char *end)
+{
+	if (is_oom(end))
+		return !is_oom(r->end) || !r->verdict;
+	return !is_oom(r->end) && is_worse(r, record);
+}
+
 void history_run_add(struct history_run *r, const json_t *record)
 {
 	double duration = json_number_value(json_object_get(record, "duration_s")) * 1e3;
@@ -172,6 +185,10 @@ void history_run_add(struct history_run *r, const json_t *record)
 	r->duration_ms = larger_of(r->duration_ms, ms);
 	if (started > 0 && (r->started_ns <= 0 || started < r->started_ns))
 		r->started_ns = started;
+	if (has_verdict(r, record, end)) {
+		free(r->verdict);
+		r->verdict = text_of(record, "verdict");
+	}
 	if (is_worse(r, record))
 		read_worst(r, record);
 	if (importance(end) > importance(r->end)) {

@@ -117,6 +117,18 @@ class History(Case):
             run, = (r for r in self.read("list")["runs"] if r["run"] == "r%d" % i)
             self.assertEqual(run["end"], kept, ends)
 
+    def test_the_verdict_on_a_run_that_ran_out_of_memory(self):
+        """The rank that ran out of memory is not the one with the highest peak, wherever it is among the ranks; else the highest peak decides."""
+        first = self.record()
+        cases = [[("oom", "LEAK", 1), ("exit", None, 2), ("exit", "CACHE", 3)], [("exit", None, 2), ("oom", "LEAK", 1), ("exit", "CACHE", 3)],
+                 [("exit", "CACHE", 3), ("exit", None, 2), ("oom", "LEAK", 1)], [("oom", None, 3), ("oom", "LEAK", 1), ("exit", "CACHE", 2)],
+                 [("exit", None, 1), ("exit", "LEAK", 3), ("exit", "CACHE", 2)]]
+        self.history("add", self.write("records", [
+            dict(first, run="r%d" % i, rank=k, world_size=3, pid=k + 1, end=end, verdict=verdict, peak_allocated_bytes=peak * GB)
+            for i, ranks in enumerate(cases) for k, (end, verdict, peak) in enumerate(ranks)]))
+        for run in self.read("list")["runs"]:
+            self.assertEqual((run["verdict"], run["allocated_bytes"]), ("LEAK", 3 * GB), run["run"])
+
     def test_components_that_cannot_be_read(self):
         """The database answers with an error behind the first component: the run is not shown with a part of its components."""
         first = self.record()

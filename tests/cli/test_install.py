@@ -42,9 +42,9 @@ class Install(Case):
         """whatis knows memtrace and each command by the name of its page, and has its summary."""
         man = os.path.join(self.usr, "share", "man")
         self.run_(["mandb", "-q", "-u", "-c", man], MANPATH=man)
-        for name in "memtrace", "memtrace-config", *("memtrace-" + c for c in commands()):
+        for name in "memtrace", "memtrace-config", "memtrace-python", *("memtrace-" + c for c in commands()):
             with self.subTest(name):
-                self.assertRegex(self.run_(["whatis", "-M", man, name]).stdout, r"\A%s \([15]\) +- \w" % name)
+                self.assertRegex(self.run_(["whatis", "-M", man, name]).stdout, r"\A%s \([157]\) +- \w" % name)
 
     @unittest.skipUnless(shutil.which("mandb"), "no man-db here")
     def test_synopsis(self):
