@@ -172,12 +172,16 @@ int64_t number_of_value(struct number_table *n, int64_t value)
 
 struct deflating {
 	z_stream z;
-	struct buf out;
+	struct buf *to;
+	unsigned char bytes[3 << 12]; /* that are not in the page yet */
+	size_t count;
 };
 
-struct deflating *deflating_new(void)
+struct deflating *deflating_new(struct buf *to)
 {
 	struct deflating *d = xcalloc(1, sizeof(*d));
+
+	d->to = to;
 
 	/* Raw deflate: DecompressionStream("deflate-raw") of the browser. */
 	if (deflateInit2(&d->z, 6, Z_DEFLATED, -MAX_WBITS, 9, Z_DEFAULT_STRATEGY) != Z_OK)
@@ -185,18 +189,25 @@ struct deflating *deflating_new(void)
 	return d;
 }
 
+static void put_bytes(struct deflating *d)
+{
+	base64_encode(d->to, d->bytes, d->count);
+	d->count = 0;
+}
+
 static void deflate_part(struct deflating *d, const void *data, size_t length, int flush)
 {
-	unsigned char part[1 << 14];
-
 	d->z.next_in = (unsigned char *)(uintptr_t)data;
 	d->z.avail_in = (uInt)length;
 	do {
-		d->z.next_out = part;
-		d->z.avail_out = sizeof(part);
+		d->z.next_out = d->bytes + d->count;
+		d->z.avail_out = (uInt)(sizeof(d->bytes) - d->count);
 		if (deflate(&d->z, flush) == Z_STREAM_ERROR)
 			BUG("deflate");
-		buf_add(&d->out, part, sizeof(part) - d->z.avail_out);
+		d->count = sizeof(d->bytes) - d->z.avail_out;
+		/* Base64 has padding only at its end. */
+		if (!d->z.avail_out)
+			put_bytes(d);
 	} while (!d->z.avail_out);
 }
 
@@ -209,19 +220,18 @@ int deflating_add(void *deflating, const char *data, size_t length)
 	return 0;
 }
 
-void deflating_end(struct deflating *d, struct buf *to)
+void deflating_end(struct deflating *d)
 {
 	deflate_part(d, "", 0, Z_FINISH);
-	base64_encode(to, d->out.text, d->out.length);
+	put_bytes(d);
 	deflateEnd(&d->z);
-	buf_release(&d->out);
 	free(d);
 }
 
 void deflated_add(struct buf *to, const void *data, size_t length)
 {
-	struct deflating *d = deflating_new();
+	struct deflating *d = deflating_new(to);
 
 	deflating_add(d, data, length);
-	deflating_end(d, to);
+	deflating_end(d);
 }

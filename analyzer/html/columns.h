@@ -45,13 +45,13 @@ void number_table_release(struct number_table *n);
 /* The number of `value`, which is added if it is new. */
 int64_t number_of_value(struct number_table *n, int64_t value);
 
-/* What is deflated part by part. */
+/* Bytes that are added to a page part by part, deflated, in base64. */
 struct deflating;
-struct deflating *deflating_new(void);
+struct deflating *deflating_new(struct buf *to);
 /* Adds a part; 0. */
 int deflating_add(void *deflating, const char *data, size_t length);
-/* Ends it, adds it to a page in base64, and frees it. */
-void deflating_end(struct deflating *d, struct buf *to);
+/* Ends and frees it. */
+void deflating_end(struct deflating *d);
 /* Adds `length` bytes to a page, deflated, in base64. */
 void deflated_add(struct buf *to, const void *data, size_t length);
 

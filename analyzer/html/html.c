@@ -21,7 +21,7 @@ struct html {
 	const struct html_options *options;
 	const struct rank *worst, *least;  /* of the most and of the lowest peak */
 	struct redaction redaction, *hide; /* `hide` is NULL without --redact */
-	struct buf blobs;
+	struct buf *page;                  /* so far: its elements with data are added one by one */
 	unsigned next;
 	json_t *streams;
 };
@@ -136,7 +136,7 @@ static int add_stream(struct html *p, size_t index, struct err *e)
 		replay_trace(&replay, &t, &options);
 		stream_end(&s);
 		stream_classify(&s, &replay.device[r->device], replay.last_time_ns);
-		j = stream_write(&s, &replay.device[r->device], p->hide, &p->blobs, &p->next);
+		j = stream_write(&s, &replay.device[r->device], p->hide, p->page, &p->next);
 		set(j, "entry", json_integer((json_int_t)index));
 		json_array_append_new(p->streams, j);
 		replay_release(&replay);
@@ -228,10 +228,10 @@ static json_t *write_json(struct html *p, const struct buf *json)
 	char *text;
 
 	if (!p->hide)
-		return blob_write(&p->blobs, &p->next, json->text, json->length);
+		return blob_write(p->page, &p->next, json->text, json->length);
 	j = redacted(json_loadb(json->text, json->length, 0, NULL), "", p->hide);
 	text = json_dumps(j, JSON_COMPACT);
-	id = blob_write(&p->blobs, &p->next, text ? text : "{}", text ? strlen(text) : 2);
+	id = blob_write(p->page, &p->next, text ? text : "{}", text ? strlen(text) : 2);
 	free(text);
 	json_decref(j);
 	return id;
@@ -260,10 +260,10 @@ static void redact_value(void *writing, json_t *value)
 /* The report, as `report --json` writes it. */
 static json_t *write_report(struct html *p, const struct report *report)
 {
-	struct report_writing w = { deflating_new(), p->hide };
+	struct report_writing w = { blob_begin(p->page, &p->next), p->hide };
 
 	report_json_each(report, write_part, p->hide ? redact_value : NULL, &w);
-	return blob_end(&p->blobs, &p->next, w.deflating);
+	return blob_end(p->page, &p->next, w.deflating);
 }
 
 static json_t *write_parts(struct html *p)
@@ -334,11 +334,9 @@ static void add_asset(struct buf *out, const char *before, struct str asset, con
 	buf_puts(out, after);
 }
 
-static void add_page(const struct html *p, const struct buf *verdict, json_t *index,
-		     struct buf *out)
+/* What is in the page before its data. */
+static void begin_page(const struct buf *verdict, struct buf *out)
 {
-	char *text = json_dumps(index, JSON_COMPACT);
-
 	buf_puts(
 		out,
 		"<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
@@ -353,7 +351,12 @@ static void add_page(const struct html *p, const struct buf *verdict, json_t *in
 	buf_puts(out, "</pre>\n");
 	add_asset(out, "", ASSET(body), "");
 	add_asset(out, "<template id=\"licences\">\n", ASSET(licences), "</template>\n");
-	buf_add(out, p->blobs.text, p->blobs.length);
+}
+
+static void end_page(json_t *index, struct buf *out)
+{
+	char *text = json_dumps(index, JSON_COMPACT);
+
 	buf_puts(out, "<script type=\"text/plain\" id=\"index\">");
 	deflated_add(out, text, strlen(text));
 	buf_puts(out, "</script>\n");
@@ -370,6 +373,7 @@ int html_page(const struct report *report, const struct html_options *o, struct 
 {
 	struct html p = { .report = report,
 			  .options = o,
+			  .page = out,
 			  .worst = report_worst(report),
 			  .least = lowest_peak(report),
 			  .streams = json_array() };
@@ -385,6 +389,8 @@ int html_page(const struct report *report, const struct html_options *o, struct 
 	}
 	if (o->redact)
 		learn_names(&p, &shown);
+	write_verdict(&p, &shown, &verdict);
+	begin_page(&verdict, out);
 	set(index, "version", json_string(MEMTRACE_VERSION));
 	set(index, "of_records", json_boolean(o->is_of_records));
 	set(index, "compares", json_boolean(o->comparison));
@@ -397,13 +403,10 @@ int html_page(const struct report *report, const struct html_options *o, struct 
 		if (o->progress)
 			o->progress(NULL, (double)(i + 1) / (double)report->count);
 	}
-	write_verdict(&p, &shown, &verdict);
 	set(index, "streams", p.streams);
-	if (!status)
-		add_page(&p, &verdict, index, out);
+	end_page(index, out);
 	json_decref(index);
 	buf_release(&verdict);
-	buf_release(&p.blobs);
 	redaction_release(&p.redaction);
 	if (o->redact)
 		free(shown.ranks);

@@ -34,29 +34,41 @@ static uint32_t use_stack(struct used_stacks *u, const struct tables *t, uint32_
 	return u->number[stack] - 1;
 }
 
+#define BLOB_END "</script>\n"
+
+static unsigned begin_blob(struct buf *blobs, unsigned *next)
+{
+	buf_addf(blobs, "<script type=\"text/plain\" id=\"b%u\">", *next);
+	return (*next)++;
+}
+
 /* Adds an element with what deflated_add() wrote. */
 static json_t *put_blob(struct buf *blobs, unsigned *next, struct buf *deflated)
 {
-	unsigned id = (*next)++;
+	unsigned id = begin_blob(blobs, next);
 
-	buf_addf(blobs, "<script type=\"text/plain\" id=\"b%u\">", id);
 	buf_add(blobs, deflated->text, deflated->length);
-	buf_puts(blobs, "</script>\n");
+	buf_puts(blobs, BLOB_END);
 	buf_release(deflated);
 	return json_integer(id);
 }
 
-json_t *blob_end(struct buf *blobs, unsigned *next, struct deflating *d)
+struct deflating *blob_begin(struct buf *blobs, unsigned *next)
 {
-	struct buf deflated = { 0 };
+	begin_blob(blobs, next);
+	return deflating_new(blobs);
+}
 
-	deflating_end(d, &deflated);
-	return put_blob(blobs, next, &deflated);
+json_t *blob_end(struct buf *blobs, const unsigned *next, struct deflating *d)
+{
+	deflating_end(d);
+	buf_puts(blobs, BLOB_END);
+	return json_integer(*next - 1);
 }
 
 json_t *blob_write(struct buf *blobs, unsigned *next, const void *data, size_t length)
 {
-	struct deflating *d = deflating_new();
+	struct deflating *d = blob_begin(blobs, next);
 
 	deflating_add(d, data, length);
 	return blob_end(blobs, next, d);

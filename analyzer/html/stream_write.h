@@ -14,7 +14,8 @@ json_t *stream_write(const struct stream *s, const struct device *d, const struc
 		     struct buf *blobs, unsigned *next);
 /* Adds an element with these bytes; returns what finds it. */
 json_t *blob_write(struct buf *blobs, unsigned *next, const void *data, size_t length);
-/* The same with what was deflated, which is freed. */
-json_t *blob_end(struct buf *blobs, unsigned *next, struct deflating *d);
+/* The same part by part: an element is begun, and ended once everything is added. */
+struct deflating *blob_begin(struct buf *blobs, unsigned *next);
+json_t *blob_end(struct buf *blobs, const unsigned *next, struct deflating *d);
 
 #endif

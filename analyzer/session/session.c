@@ -97,7 +97,7 @@ static void *read_files(void *context)
 		if (reduces && !c->options->on_devices)
 			for (size_t k = 0; k < own.count; k++)
 				rank_reduce(&own.ranks[k], SESSION_REDUCED_STACKS,
-					    SESSION_REDUCED_POINTS);
+					    session_points(count));
 		devices = own.count;
 		if (c->options->on_devices)
 			report_release(&own);

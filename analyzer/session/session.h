@@ -16,12 +16,19 @@ struct trace;
 /*
  * Memory for 10,000 ranks: with more files than SESSION_MAX_WHOLE only the rank that is shown in
  * detail keeps all of its entry. The others keep their largest SESSION_REDUCED_STACKS stacks and
- * SESSION_REDUCED_POINTS points of their curve. Nothing is reduced if keep_live or keep_peak_blocks
- * is set.
+ * SESSION_REDUCED_POINTS points of their curve, of more ranks than SESSION_MANY
+ * SESSION_MANY_POINTS. Nothing is reduced if keep_live or keep_peak_blocks is set.
  */
 #define SESSION_MAX_WHOLE 64
 #define SESSION_REDUCED_STACKS 10
 #define SESSION_REDUCED_POINTS 64
+#define SESSION_MANY 1024
+#define SESSION_MANY_POINTS 16
+
+static inline size_t session_points(size_t ranks)
+{
+	return ranks > SESSION_MANY ? SESSION_MANY_POINTS : SESSION_REDUCED_POINTS;
+}
 
 struct session_options {
 	const char *run;       /* for attempts_choose(); NULL: the latest run of each directory */

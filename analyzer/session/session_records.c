@@ -58,18 +58,28 @@ static int is_wanted(struct record_reading *c, const json_t *record)
 	return is_wanted;
 }
 
-/* Of many ranks, reduces the last one, or the one that was to be shown in detail and is not now. */
-static void reduce(struct record_reading *c)
+static void reduce(struct record_reading *c, size_t rank)
 {
 	struct report *r = &c->session->report;
-	size_t last = r->count - 1, reduced = last;
+
+	if (rank >= SESSION_MAX_WHOLE && rank != c->worst)
+		rank_reduce(&r->ranks[rank], SESSION_REDUCED_STACKS, session_points(r->count));
+}
+
+/* Of many ranks, reduces the last one, or the one that was to be shown in detail and is not now. */
+static void reduce_one(struct record_reading *c)
+{
+	const struct report *r = &c->session->report;
+	size_t last = r->count - 1, other = last;
 
 	if (!last || rank_is_shown_before(&r->ranks[last], &r->ranks[c->worst])) {
-		reduced = c->worst;
+		other = c->worst;
 		c->worst = last;
 	}
-	if (last >= SESSION_MAX_WHOLE && reduced >= SESSION_MAX_WHOLE)
-		rank_reduce(&r->ranks[reduced], SESSION_REDUCED_STACKS, SESSION_REDUCED_POINTS);
+	/* One more than SESSION_MANY: those before had more points. */
+	for (size_t i = 0; r->count == SESSION_MANY + 1 && i < last; i++)
+		reduce(c, i);
+	reduce(c, other);
 }
 
 static int take_record(void *context, const json_t *record, struct str line, struct err *e)
@@ -89,7 +99,7 @@ static int take_record(void *context, const json_t *record, struct str line, str
 		return -1;
 	if (!c->session->has_config)
 		c->session->has_config = record_config(&c->session->config, record, &ignored) == 0;
-	reduce(c);
+	reduce_one(c);
 	return 0;
 }
 
