@@ -1,5 +1,7 @@
 #include "modelrun/model_cache.h"
 
+#include <memtrace/fnv.h>
+
 #include "util/folders.h"
 #include "util/util.h"
 #include "util/whole_file.h"

@@ -1,6 +1,8 @@
 /* The names that runs of one job share: a fingerprint of the configuration, and the model. */
 #include "record/record.h"
 
+#include <memtrace/fnv.h>
+
 #include "util/util.h"
 
 #include <stdio.h>

@@ -130,15 +130,6 @@ const char *nearest(const char *word, const char *const *names)
 	return best;
 }
 
-uint64_t fnv_add(uint64_t hash, const void *content, size_t size)
-{
-	const unsigned char *at = content;
-
-	for (size_t i = 0; i < size; i++)
-		hash = (hash ^ at[i]) * UINT64_C(0x100000001b3);
-	return hash;
-}
-
 double monotonic_seconds(void)
 {
 	struct timespec t;

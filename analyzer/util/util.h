@@ -76,11 +76,6 @@ __attribute__((format(printf, 1, 0))) char *xvasprintf(const char *format, va_li
  * the array. */
 __attribute__((returns_nonnull)) void *grow(void *array, size_t count, size_t *room, size_t size);
 
-/* FNV-1a of what `hash` is of and `content` behind it: a number that tells contents apart, unless
- * somebody chose them to be alike. FNV_START is that of nothing. */
-#define FNV_START UINT64_C(0xcbf29ce484222325)
-uint64_t fnv_add(uint64_t hash, const void *content, size_t size);
-
 /* Seconds from an unknown start, for differences. */
 double monotonic_seconds(void);
 

@@ -8,6 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "memtrace/fnv.h"
+
 enum { TOGETHER_RANKS = 64, TOGETHER_GROUPS = 8192 };
 enum { UNIQUE_ID = 128 }; /* bytes: ncclUniqueId */
 
@@ -37,11 +39,7 @@ struct together {
 
 static inline uint64_t together_hash(const void *data, size_t length)
 {
-	const unsigned char *p = data;
-	uint64_t hash = 0xcbf29ce484222325ull;
-	for (size_t i = 0; i < length; i++)
-		hash = (hash ^ p[i]) * 0x100000001b3ull;
-	return hash;
+	return fnv_add(FNV_START, data, length);
 }
 
 #endif

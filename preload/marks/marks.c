@@ -2,6 +2,7 @@
 #include "marks/marks.h"
 
 #include <errno.h>
+#include <memtrace/fnv.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <time.h>
@@ -50,11 +51,7 @@ static size_t name_length(const char *name)
 
 static uint64_t key_of(const char *name, size_t length)
 {
-	uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a */
-
-	for (size_t i = 0; i < length; i++)
-		hash = (hash ^ (unsigned char)name[i]) * 0x100000001b3u;
-	return hash | 1;
+	return fnv_add(FNV_START, name, length) | 1;
 }
 
 static int names_are_full(void)

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "record/tables.h"
 
+#include <memtrace/fnv.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -107,13 +108,8 @@ static uint32_t index_add(struct index *x, uint64_t hash)
 
 static uint64_t hash_bytes(const void *p, size_t n)
 {
-	const uint8_t *b = p;
-	uint64_t h = 0xcbf29ce484222325u ^ n;
+	uint64_t h = fnv_add(FNV_START ^ n, p, n);
 
-	for (size_t i = 0; i < n; i++) {
-		/* NOLINTNEXTLINE(clang-analyzer-core.*): all bytes are set */
-		h = (h ^ b[i]) * 0x100000001b3u;
-	}
 	h ^= h >> 29;
 	return h ? h : 1;
 }

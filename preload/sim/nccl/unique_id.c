@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "nccl/unique_id.h"
 
+#include <memtrace/fnv.h>
 #include "nccl/nccl.h"
 
 #include <fcntl.h>
@@ -23,9 +24,9 @@ _Static_assert(sizeof(struct identity) <= UNIQUE_ID, "an identity fits");
 static void add_text(uint64_t *hash, const char *name)
 {
 	const char *text = getenv(name);
-	for (; text && *text; text++)
-		*hash = (*hash ^ (unsigned char)*text) * 0x100000001b3u;
-	*hash = (*hash ^ '\n') * 0x100000001b3u;
+	if (text)
+		*hash = fnv_add(*hash, text, strlen(text));
+	*hash = fnv_add(*hash, "\n", 1);
 }
 
 static int number_of(const char *name)
@@ -37,7 +38,7 @@ static int number_of(const char *name)
 /* The identity of this process's job and attempt; false: torchrun did not start it. */
 static bool present(struct identity *identity)
 {
-	uint64_t job = 0xcbf29ce484222325u;
+	uint64_t job = FNV_START;
 	if (!getenv("TORCHELASTIC_RUN_ID") || !getenv("RANK"))
 		return false;
 	add_text(&job, "TORCHELASTIC_RUN_ID");

@@ -1,4 +1,6 @@
 /* FNV-1a against the values that its authors publish (Fowler, Noll and Vo, test_fnv.c, 64 bits). */
+#include <memtrace/fnv.h>
+
 #include "util/util.h"
 
 #include <setjmp.h>
