@@ -181,8 +181,10 @@ static double longest_of(double n)
 {
 	double sum = 0;
 
-	for (; n > 64; n /= 2)
+	while (n > 64) {
 		sum += LN2;
+		n /= 2;
+	}
 	for (int i = 1; i <= n; i++)
 		sum += 1.0 / i;
 	return sum;
@@ -207,8 +209,10 @@ static double joined(double a, double b)
 	double slow = fmax(a, b), r = fmin(a, b) / slow, sum = 0, power = 1;
 
 	/* Both are sums of powers of r. */
-	for (int i = 0; i < BATCHES_AHEAD; i++, power *= r)
+	for (int i = 0; i < BATCHES_AHEAD; i++) {
 		sum += power;
+		power *= r;
+	}
 	return slow * (sum + power) / sum;
 }
 
