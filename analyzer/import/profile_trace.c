@@ -42,20 +42,20 @@ static void put_block(struct profile_writing *w, struct mt_record r, uint64_t ad
 	struct mt_device *d = &w->image.header.device[r.device];
 	struct placed *was = placed_find(w->live, r.device, MT_TENSOR_ALLOC, address);
 
-	if (size > 0 && was) { /* its free was not seen */
-		put_block(w, r, address, -was->size);
-		was = NULL;
-	} else if (size < 0 && !was) {
-		return;
-	}
-	r.kind = size > 0 ? MT_TENSOR_ALLOC : MT_TENSOR_FREE;
-	r.address = address;
-	r.bytes = size > 0 ? size : -was->size;
 	if (size > 0) {
+		if (was) /* its free was not seen */
+			put_block(w, r, address, -was->size);
+		r.kind = MT_TENSOR_ALLOC;
+		r.bytes = size;
 		placed_add(&w->live, r.device, MT_TENSOR_ALLOC, address, size);
 	} else {
+		if (!was)
+			return;
+		r.kind = MT_TENSOR_FREE;
+		r.bytes = -was->size;
 		placed_drop(&w->live, was);
 	}
+	r.address = address;
 	image_record(&w->image, &r);
 	w->allocated[r.device] = bytes_add(w->allocated[r.device], r.bytes);
 	d->allocated = (uint64_t)larger_of(w->allocated[r.device], 0);
