@@ -45,18 +45,18 @@ static int ask(const struct run_store *h, const char *sql, int64_t *number, stru
 {
 	const struct sqlite *s = &h->sqlite;
 	sqlite3_stmt *q = NULL;
-	int status =
-		s->prepare_v2(s->db, sql, -1, &q, NULL) == SQLITE_OK && s->step(q) == SQLITE_ROW
-			? 0
-			: fail(h, e);
+	int is_row =
+		s->prepare_v2(s->db, sql, -1, &q, NULL) == SQLITE_OK && s->step(q) == SQLITE_ROW;
 
-	if (!status) {
+	if (is_row) {
 		*number = s->column_int64(q, 0);
 		if (text)
 			buf_puts(text, (const char *)s->column_text(q, 0));
+	} else {
+		fail(h, e);
 	}
 	s->finalize(q);
-	return status;
+	return is_row ? 0 : -1;
 }
 
 static const char tables[] = "CREATE TABLE runs ("

@@ -134,21 +134,20 @@ static size_t slot_of(const struct number_table *n, int64_t value)
 
 static void make_room(struct number_table *n)
 {
-	struct number_table wider = *n;
+	const struct number_table old = *n;
 
-	wider.slots = 2 * n->slots;
-	wider.keys = xcalloc(wider.slots, sizeof(*wider.keys));
-	wider.numbers = xcalloc(wider.slots, sizeof(*wider.numbers));
-	for (size_t i = 0; i < n->slots; i++)
-		if (n->numbers[i]) {
-			size_t to = slot_of(&wider, n->keys[i]);
+	n->slots = 2 * old.slots;
+	n->keys = xcalloc(n->slots, sizeof(*n->keys));
+	n->numbers = xcalloc(n->slots, sizeof(*n->numbers));
+	for (size_t i = 0; i < old.slots; i++)
+		if (old.numbers[i]) {
+			size_t to = slot_of(n, old.keys[i]);
 
-			wider.keys[to] = n->keys[i];
-			wider.numbers[to] = n->numbers[i];
+			n->keys[to] = old.keys[i];
+			n->numbers[to] = old.numbers[i];
 		}
-	free(n->keys);
-	free(n->numbers);
-	*n = wider;
+	free(old.keys);
+	free(old.numbers);
 }
 
 int64_t number_of_value(struct number_table *n, int64_t value)

@@ -15,7 +15,7 @@
 static int refuse(struct json_scan *s, const char *why)
 {
 	return err_set(s->e, "not a profiler's trace: %s at byte %llu", why,
-		       (unsigned long long)(s->before + s->at));
+		       (unsigned long long)s->before + s->at);
 }
 
 int json_scan_begin(struct json_scan *s, const void *data, size_t size, struct err *e)
@@ -121,7 +121,7 @@ static int scan(struct json_scan *s, int keeps)
 		return refuse(s, "the text ends");
 	begin = s->before + s->at;
 	for (;;) {
-		size_t from = s->at;
+		size_t from;
 		int done = 0;
 
 		if (next_byte(s) < 0) /* sets at and size anew */

@@ -250,7 +250,7 @@ static struct str value_of(const struct json_scan *s)
 static int refuse(const struct json_scan *s)
 {
 	return err_set(s->e, "not a profiler's trace: damaged before byte %llu",
-		       (unsigned long long)(s->before + s->at));
+		       (unsigned long long)s->before + s->at);
 }
 
 static int read_events(struct profile *p, struct json_scan *s)
