@@ -31,6 +31,18 @@ static void find_over(const struct diff *c, const struct limit *limit, int raw, 
 	}
 }
 
+/* Why the peaks of a side may be lower than the job's; NULL: they are the job's. */
+static const char *why_unknown(const struct diff *c)
+{
+	for (int s = 0; s < SIDES; s++)
+		for (size_t i = 0; i < c->side[s].count; i++)
+			if (c->side[s].ranks[i]->peak_of == PEAK_OF_HISTORY ||
+			    c->side[s].ranks[i]->peak_of == PEAK_OF_MOMENT)
+				return "whether a peak grew past the limit is not known: a snapshot "
+				       "has not the whole history";
+	return NULL;
+}
+
 static int is_changed(const struct diff *c)
 {
 	for (size_t i = 0; i < c->count; i++)
@@ -44,21 +56,29 @@ static int print(const struct diff *c, char **sides, const struct limit *limit,
 {
 	struct style style = term_style((enum color_when)o->color);
 	struct buf out = { 0 }, over = { 0 };
+	const char *unknown;
 	int status;
 
 	style.raw_bytes = o->raw_bytes;
 	style.top = o->top;
 	if (limit->is_given)
 		find_over(c, limit, o->raw_bytes, &over);
+	unknown = limit->is_given && !over.length ? why_unknown(c) : NULL;
 	if (o->json)
-		diff_json(c, limit->is_given, over.length != 0, &out);
+		diff_json(c, limit->is_given && !unknown, over.length != 0, &out);
 	else
-		diff_text(c, !limit->is_given ? NULL : over.length ? over.text : "", &style, &out);
+		diff_text(c,
+			  !limit->is_given ? NULL
+			  : over.length    ? over.text
+					   : "",
+			  unknown, &style, &out);
 	if (!o->json && is_changed(c))
 		command_add_page(&out, &(struct buf){ 0 }, sides, SIDES);
 	status = command_print(out.text, out.length);
 	if (!status && over.length)
 		status = STATUS_NO;
+	if (!status && unknown)
+		status = STATUS_USAGE;
 	buf_release(&out);
 	buf_release(&over);
 	return status;

@@ -146,7 +146,7 @@ static void describe(struct diff *d, int redact, struct buf *text, struct buf *j
 
 	while (redact && d->count && d->items[d->count - 1].kind == DIFF_CONFIG)
 		d->count--;
-	diff_text(d, NULL, &style, text);
+	diff_text(d, NULL, NULL, &style, text);
 	diff_json(d, 0, 0, json);
 	d->count = whole;
 }

@@ -86,11 +86,11 @@ void image_record(struct image *i, const struct mt_record *r)
 }
 
 /* May `b` stand behind `a`? Other tools write microseconds: a step begins before the events of its
- * own time. */
+ * own time, but for time 0, which is that of what was there before the history. */
 static int in_order(const struct mt_record *a, const struct mt_record *b)
 {
 	if (a->time_ns == b->time_ns)
-		return a->kind == MT_STEP || b->kind != MT_STEP;
+		return !a->time_ns || a->kind == MT_STEP || b->kind != MT_STEP;
 	return a->time_ns < b->time_ns;
 }
 

@@ -38,7 +38,8 @@ int64_t schedule_group(const struct hparams *s)
  * the smaller last one, which it orders differently. */
 int64_t batches_run(const struct hparams *s, int64_t stage)
 {
-	int64_t group = schedule_group(s), in_flight = s->pp - stage, most = MOST_BATCHES;
+	int64_t group = schedule_group(s), in_flight = s->pp - stage;
+	int64_t most = 2 * in_flight > MOST_BATCHES ? 2 * in_flight : MOST_BATCHES;
 
 	if (s->vpp > 1)
 		most = 2 * group + s->microbatches % group;

@@ -188,15 +188,20 @@ static void put_grown(struct page *p, const struct diff *c)
 	buf_release(&text);
 }
 
-static void put_limit(struct page *p, const char *over)
+static void put_limit(struct page *p, const char *over, const char *unknown)
 {
 	if (!over)
 		return;
 	buf_puts(p->out, "\n");
-	page_field(p, *over ? "OVER" : "ok", *over ? over : "no peak grew past the limit", 0);
+	if (unknown)
+		page_field(p, "?", unknown, 0);
+	else
+		page_field(p, *over ? "OVER" : "ok", *over ? over : "no peak grew past the limit",
+			   0);
 }
 
-void diff_text(const struct diff *c, const char *over, const struct style *style, struct buf *out)
+void diff_text(const struct diff *c, const char *over, const char *unknown,
+	       const struct style *style, struct buf *out)
 {
 	struct page p = { .out = out, .style = style };
 	int changes = 0;
@@ -214,5 +219,5 @@ void diff_text(const struct diff *c, const char *over, const struct style *style
 	}
 	if (!changes)
 		buf_puts(out, "\nnothing changed\n");
-	put_limit(&p, over);
+	put_limit(&p, over, unknown);
 }

@@ -6,7 +6,9 @@
 #include "diff/diff.h"
 #include "util/terminal.h"
 
-/* `over`: the peaks that exceed the limit, "": none does; NULL: there is no limit. */
-void diff_text(const struct diff *c, const char *over, const struct style *style, struct buf *out);
+/* `over`: the peaks that exceed the limit, "": none does; NULL: there is no limit. `unknown`: why
+ * that cannot be told, or NULL. */
+void diff_text(const struct diff *c, const char *over, const char *unknown,
+	       const struct style *style, struct buf *out);
 
 #endif

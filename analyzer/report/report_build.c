@@ -59,25 +59,18 @@ static char *thread_name(struct builder *b, uint32_t thread)
 	return t.name.length ? clean(b->rank, t.name) : NULL;
 }
 
-static char *text_without_stack(const struct tables *t, uint16_t thread)
-{
-	struct str name = tables_thread(t, thread).name;
-	struct buf text = { 0 };
-
-	buf_puts(&text, name.length ? "(no Python stack, thread " : "(no Python stack");
-	buf_add_clean(&text, name);
-	buf_puts(&text, ")");
-	return buf_take(&text);
-}
-
 static const char *thread_stack_of(struct builder *b, uint16_t thread)
 {
 	const struct tables *t = &b->trace->tables;
 	/* Threads that the trace does not describe have one text. */
 	const char **known = &b->thread_stacks[thread < t->thread_count ? thread : t->thread_count];
 
-	if (!*known)
-		*known = keep_stack(b->rank, text_without_stack(t, thread));
+	struct buf text = { 0 };
+
+	if (!*known) {
+		stack_add_missing(t, thread, &text);
+		*known = keep_stack(b->rank, buf_take(&text));
+	}
 	return *known;
 }
 

@@ -259,7 +259,7 @@ static uint64_t mixed(uint64_t x)
 static void add_mark(struct allocator *a, struct allocation *b)
 {
 	b->round = (unsigned)a->round;
-	b->mark = mixed(mixed(b->address + a->turn++) + (uint64_t)b->size);
+	b->mark = mixed(mixed(b->address ^ mixed(a->turn++)) + (uint64_t)b->size);
 	a->marks += b->mark;
 	a->rounds[b->round] += b->mark;
 }

@@ -228,7 +228,7 @@ void backward(struct machine *m, struct tape *tape, tensor loss, tensor gradient
 			wanted |= n->in[i].storage != NULL;
 		if (wanted && !m->out_of_memory)
 			run(m, n);
-		else
+		else if (!m->out_of_memory)
 			pass_by(m, n);
 		for (int i = 0; i < NODE_EDGES; i++)
 			tensor_unref(m, &n->in[i]);

@@ -16,9 +16,9 @@ def event(action, address, size, at, **keys):
 
 
 class Imported(Case):
-    def snapshot(self, traces, segments=(), conf="", name="x.pickle"):
+    def snapshot(self, traces, segments=(), conf="", name="x.pickle", annotations=()):
         """Two blocks, 3 of 4 MiB, unless others are given."""
-        data = {"segments": list(segments), "device_traces": traces}
+        data = {"segments": list(segments), "device_traces": traces, "external_annotations": list(annotations)}
         if conf is not WITHOUT_SETTINGS:
             data["allocator_settings"] = {"PYTORCH_CUDA_ALLOC_CONF": conf}
         with open(os.path.join(self.dir, name), "wb") as f:
@@ -71,11 +71,33 @@ class Imported(Case):
             self.assertEqual({name: r["ok"] for name, r in rules.items()}, {"out-of-memory": None, "max-reserved": True, "max-device": None})
             self.assertIn("does not tell it", rules["max-device"]["remark"])
             self.assertIn("does not tell whether", rules["out-of-memory"]["remark"])
-            rules = {r["rule"]: r for r in self.json("check", "--json", "--baseline", name, name, status=2)["rules"]}
-            self.assertEqual((rules["baseline-reserved"]["ok"], rules["baseline-device"]["ok"]), (True, None))
-            self.assertIsNone(rules["baseline-device"]["limit_bytes"])
+            rules = {r["rule"]: r["ok"] for r in self.json("check", "--json", "--baseline", name, name, status=2)["rules"]}
+            self.assertEqual(rules, {"out-of-memory": None, "baseline-peak": True, "baseline-reserved": True})
         done = self.run_([MEMTRACE, "check", "--max-peak", "1GiB", self.profile()], status=2)
         self.assertRegex(done.stdout, "ok +max-peak +3.0 MiB while it was profiled, at most 1.0 GiB")
+
+    def test_two_files_are_compared_by_what_both_tell(self):
+        name = self.snapshot([[event("alloc", 4096, MiB, 1)]])
+        self.assertEqual([r["rule"] for r in self.json("check", "--json", "--baseline", name, name)["rules"]], ["baseline-peak", "baseline-reserved"])
+
+    def test_a_limit_of_a_comparison(self):
+        """A snapshot without its history tells no peak, so that none is known to have grown or not."""
+        whole = self.snapshot([[event("alloc", 4096, MiB, 1)]], name="whole.pickle")
+        cut = self.snapshot([[event("free_completed", 4096, MiB, 1), event("alloc", 8192, MiB, 2)]], name="cut.pickle")
+        self.assertIn("no peak grew", self.run_([MEMTRACE, "diff", "--fail-over", "1%", whole, whole]).stdout)
+        self.assertRegex(self.run_([MEMTRACE, "diff", "--fail-over", "1%", whole, cut], status=2).stdout, r"\? +whether a peak grew past the limit is not known")
+        self.assertIsNone(self.json("diff", "--json", "--fail-over", "1%", whole, cut, status=2)["over"])
+
+    def test_a_step_that_begins_a_history(self):
+        """What was there before the history belongs to no step."""
+        before = {"address": 1 << 30, "total_size": 64 * MiB, "allocated_size": 64 * MiB, "active_size": 64 * MiB, "device": 0, "stream": 0,
+                  "segment_type": "large", "blocks": [{"address": 1 << 30, "size": 64 * MiB, "requested_size": 64 * MiB, "state": "active_allocated",
+                                                       "frames": []}]}
+        annotations = [{"name": "ProfilerStep#0", "stage": "START", "time_us": 1, "device": 0}]
+        name = self.snapshot([[event("alloc", 4096, MiB, 51)]], segments=[before], annotations=annotations)
+        rank, = self.json("report", "--json", name)["ranks"]
+        self.assertEqual([start[2] for start in rank["phase_starts"]][:1], ["setup"])
+        self.assertEqual(rank["peak"]["by_category"]["inputs"], MiB)
 
     def test_diff(self):
         for name in self.files():

@@ -198,7 +198,7 @@ static void no_text_reaches_the_terminal_as_it_is(void **state)
 	take(SIDE_A, &runs[0]);
 	take(SIDE_B, &runs[1]);
 	assert_int_equal(diff_make(&diff, NO_RANK, &why), 0);
-	diff_text(&diff, NULL, &style, &out);
+	diff_text(&diff, NULL, NULL, &style, &out);
 	assert_null(strchr(out.text, '\033'));
 	assert_non_null(strstr(out.text, "--x: ?[31m -> (not given)"));
 	buf_release(&out);

@@ -99,7 +99,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		c.side[i] = (struct diff_side){ .runs = { &job[i] }, .count = 1 };
 	}
 	if (job[SIDE_A].report.count && job[SIDE_B].report.count && !diff_make(&c, NO_RANK, &e)) {
-		diff_text(&c, "", &style, &out);
+		diff_text(&c, "", NULL, &style, &out);
 		diff_json(&c, 1, 0, &out);
 	}
 	diff_release(&c);
