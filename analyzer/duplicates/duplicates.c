@@ -288,12 +288,13 @@ struct set {
 };
 
 /* The sets of one line, whose held blocks are list[0], list[1]... of `count`: the largest one, or
- * all that have as many tensors as no step needs. */
+ * all of one step that have as many tensors as no step needs. */
 static struct set sets_of_line(const struct trained *n, const struct spans *spans,
 			       const struct tables *t, const struct lifetime *const *list,
 			       size_t count, const struct span *now)
 {
 	struct set largest = { 0 }, all = { 0 }, many = { 0 };
+	uint32_t step_of_many = 0;
 
 	for (size_t i = 0, k; i < count; i = k) {
 		uint32_t step = step_of(spans, list[i]);
@@ -313,13 +314,16 @@ static struct set sets_of_line(const struct trained *n, const struct spans *span
 			continue;
 		if (s.bytes > largest.bytes)
 			largest = s;
-		if (s.blocks >= MIN_SET) {
-			many.bytes = bytes_add(many.bytes, s.bytes);
-			many.blocks += s.blocks;
-		}
+		if (s.blocks < MIN_SET)
+			continue;
+		if (step != step_of_many)
+			many = (struct set){ 0 };
+		step_of_many = step;
+		many.bytes = bytes_add(many.bytes, s.bytes);
+		many.blocks += s.blocks;
+		if (many.bytes > largest.bytes)
+			largest = many;
 	}
-	if (many.bytes > largest.bytes)
-		largest = many;
 	/* What a line makes in every step adds up, and is no set. */
 	return largest.bytes >= all.bytes / 5 * 4 ? largest : (struct set){ 0 };
 }

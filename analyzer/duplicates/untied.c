@@ -26,17 +26,33 @@ static int is_copied(const struct lifetime *l, const struct tables *t)
 	       (stack_hint(s->flags) == HINT_NOTHING || stack_hint(s->flags) == HINT_INPUTS);
 }
 
-/* Blocks of one size: parameters that are no copies, copies, gradients, states. */
+/* May the copy be data, which has a parameter's size by chance? */
+static int may_be_data(const struct lifetime *l, const struct tables *t)
+{
+	const struct stack_info *s = tables_stack_info(t, l->alloc.stack);
+
+	return l->category == CATEGORY_INPUTS || stack_hint(s->flags) == HINT_INPUTS ||
+	       (l->category != CATEGORY_PARAMETERS && !(s->tags & TAGGED(COPY)));
+}
+
+/* Blocks of one size: parameters that are no copies, copies, which may be data, gradients. */
 struct of_size {
-	uint32_t parameters, copies, gradients, states, all;
+	uint32_t parameters, copies, maybe_data, gradients, all;
 };
 
-/* Is each of them trained? Before the first backward pass is over, nothing shows it. */
-static int are_trained(const struct of_size *n, int has_trained)
+/* The parameters that have the states of this size. States of one size alone may be two of one
+ * parameter, or one of each of two. */
+static uint64_t parameters_with_states(const struct lifetimes *l, const struct tables *t,
+				       bytes size)
 {
-	uint32_t weights = n->parameters + n->copies;
+	struct trained n = { 0 };
+	uint64_t found = 0;
 
-	return !has_trained || n->gradients >= weights || n->states >= weights;
+	trained_count(&n, l, t, 0);
+	if (n.states.count > 1 && n.states_each)
+		found = size_counts_find(&n.states, size) / n.states_each;
+	trained_release(&n);
+	return found;
 }
 
 struct untied untied_live(const struct lifetimes *l, const struct spans *spans,
@@ -46,6 +62,7 @@ struct untied untied_live(const struct lifetimes *l, const struct spans *spans,
 	struct of_size n = { 0 };
 	struct untied found = { 0 };
 	struct size_counts sizes = { 0 };
+	uint32_t weights;
 	int has_trained = 0, others = 0;
 
 	for (size_t i = 0; i < l->count; i++)
@@ -67,16 +84,21 @@ struct untied untied_live(const struct lifetimes *l, const struct spans *spans,
 		}
 		n.all++;
 		n.copies += is_copy;
+		n.maybe_data += is_copy && may_be_data(x, t);
 		n.parameters += !is_copy && x->category == CATEGORY_PARAMETERS;
 		n.gradients += x->category == CATEGORY_GRADIENTS;
-		n.states += x->category == CATEGORY_OPTIMIZER_STATES;
 	}
 	size_counts_release(&sizes);
-	if (others || !n.copies || !n.parameters || n.copies > n.parameters ||
-	    !are_trained(&n, has_trained))
+	if (others || !n.copies || !n.parameters || n.copies > n.parameters)
+		return (struct untied){ 0 };
+	weights = n.parameters + n.copies;
+	/* Before the first backward pass is over, nothing shows what is trained. */
+	if (has_trained
+		    ? n.gradients < weights && parameters_with_states(l, t, found.block) < weights
+		    : n.maybe_data > 0)
 		return (struct untied){ 0 };
 	n.all += request->bytes == found.block;
 	found.count = n.copies;
-	found.bytes = bytes_times(found.block, n.all) / (n.parameters + n.copies) * n.copies;
+	found.bytes = bytes_times(found.block, n.all) / weights * n.copies;
 	return found;
 }

@@ -257,7 +257,8 @@ static struct untied untied(const struct scene *s, bytes requested)
 	return untied_live(&s->live, &s->all, &s->tables, &request);
 }
 
-/* Parameters of 1, 2 and 64 MiB, which a module has, and a copy of the last one. */
+/* Parameters of 1, 2 and 64 MiB, which a module has, and a copy of the last one, which copy.py
+ * made. */
 static void tied_by_copy(struct scene *s)
 {
 	make(s);
@@ -265,7 +266,8 @@ static void tied_by_copy(struct scene *s)
 	s->info[SECOND].flags = STACK_FRAMES | HINT_PARAMETERS << STACK_HINT_SHIFT;
 	for (uint64_t i = 0; i < 3; i++)
 		block(s, 1 + i, SECOND, (i < 2 ? (bytes)i + 1 : 64) * MIB, CATEGORY_PARAMETERS);
-	block(s, 5, BATCH, 64 * MIB, CATEGORY_INPUTS);
+	s->info[BATCH].tags = TAGGED(COPY);
+	block(s, 5, BATCH, 64 * MIB, CATEGORY_PARAMETERS);
 	span(s, 10, PHASE_FORWARD, 1);
 	s->spans[1].activity = ACTIVITY_MODEL;
 }
@@ -303,10 +305,67 @@ static void a_copy_of_more_is_no_untied_weight(void **state)
 	s.list[3].alloc.time_ns = 12;
 	assert_int_equal(untied(&s, 0).bytes, 0);
 	tied_by_copy(&s);
-	s.info[BATCH].tags = TAGGED(COPY);
 	assert_int_equal(untied(&s, 0).bytes, 64 * MIB);
 	s.info[BATCH].flags |= STACK_INIT;
 	assert_int_equal(untied(&s, 0).bytes, 0);
+}
+
+/* A copy of the embedding is frozen: both of Adam's states of 64 MiB are the embedding's. */
+static void a_frozen_copy_is_no_untied_weight(void **state)
+{
+	static const bytes of_adam[] = { 1, 1, 2, 2, 64, 64, 64, 64 };
+	struct scene s;
+
+	(void)state;
+	tied_by_copy(&s);
+	for (uint64_t i = 0; i < 6; i++)
+		block(&s, 20 + i, OPTIMIZER, of_adam[i] * MIB, CATEGORY_OPTIMIZER_STATES);
+	assert_int_equal(untied(&s, 0).bytes, 0);
+	/* Four of them are of two parameters: six blocks, half of them of the copy. */
+	for (uint64_t i = 6; i < 8; i++)
+		block(&s, 20 + i, OPTIMIZER, of_adam[i] * MIB, CATEGORY_OPTIMIZER_STATES);
+	assert_int_equal(untied(&s, 0).bytes, 3 * 64 * MIB);
+	/* States of one size alone: two of one parameter, or one of each. */
+	tied_by_copy(&s);
+	for (uint64_t i = 0; i < 2; i++)
+		block(&s, 20 + i, OPTIMIZER, 64 * MIB, CATEGORY_OPTIMIZER_STATES);
+	assert_int_equal(untied(&s, 0).bytes, 0);
+}
+
+/* x = torch.randn(4096, 4096) beside a Linear of that size, before anything is trained. A gradient
+ * of its own shows that it is a weight. */
+static void data_of_a_parameters_size_is_no_weight(void **state)
+{
+	static const enum category of_data[] = { CATEGORY_INPUTS, CATEGORY_OTHER };
+	struct scene s;
+
+	(void)state;
+	for (uint64_t i = 0; i < 2; i++) {
+		tied_by_copy(&s);
+		s.info[BATCH].tags = 0;
+		s.list[3].category = (uint8_t)of_data[i];
+		assert_int_equal(untied(&s, 0).bytes, 0);
+		for (uint64_t k = 0; k < 2; k++)
+			block(&s, 20 + k, MT_NO_STACK, 64 * MIB, CATEGORY_GRADIENTS);
+		assert_int_equal(untied(&s, 0).bytes, 2 * 64 * MIB);
+	}
+}
+
+/* A line keeps four tensors of 30 MiB behind the optimizer of each of four steps: they add up, and
+ * are no set. Four of one step alone are. */
+static void what_every_step_keeps_is_no_data(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	training(&s);
+	for (uint32_t step = 2; step <= 5; step++) {
+		span(&s, 100 * step, PHASE_OPTIMIZER, step);
+		s.spans[s.all.count - 1].activity = ACTIVITY_OPTIMIZER;
+		for (uint64_t i = 0; i < 4; i++)
+			block(&s, 100 * step + 1 + i, BATCH, 30 * MIB, CATEGORY_OTHER);
+		assert_int_equal(duplicates(&s, 100 * step + 10).data, step == 2 ? 120 * MIB : 0);
+	}
 }
 
 /* A queue is filled before the step's forward pass and again behind its optimizer. */
@@ -348,6 +407,9 @@ int main(void)
 		cmocka_unit_test(a_parameter_that_only_its_gradient_shows_is_one),
 		cmocka_unit_test(a_copy_of_the_largest_parameter_is_untied),
 		cmocka_unit_test(a_copy_of_more_is_no_untied_weight),
+		cmocka_unit_test(a_frozen_copy_is_no_untied_weight),
+		cmocka_unit_test(data_of_a_parameters_size_is_no_weight),
+		cmocka_unit_test(what_every_step_keeps_is_no_data),
 		cmocka_unit_test(a_queue_that_outlives_its_step_is_data),
 	};
 
