@@ -218,8 +218,9 @@ static const char *confidence_of(const struct metrics *m, enum rule rule, bytes 
 	/* A job that adds up losses looks the same until its first backward pass. */
 	if (rule == RULE_INFERENCE_GRAPH && !m->graphs_dropped)
 		c++;
-	/* A second training loop looks the same until its first backward pass. */
-	if (rule == RULE_EVAL_GRAPH_KEPT && !m->run_evaluates)
+	/* A second training loop looks the same until its first backward pass; so does the start of
+	 * a pass that keeps no graph. */
+	if (rule == RULE_EVAL_GRAPH_KEPT && (!m->run_evaluates || FEW_BLOCKS))
 		c++;
 	if (rule == RULE_KV_CACHE_STATIC && m->kv_own)
 		c++;

@@ -191,6 +191,12 @@ static void the_first_layer_of_an_evaluation_shows_no_graph(void **state)
 	m.run_born = 700 * MIB;
 	m.run_blocks = 4;
 	assert_cause(&m, "EVAL_BATCH_LARGE");
+	/* Four blocks are all of a model of four layers, whose training step has stacks of its own.
+	 */
+	m.model_stacks = 8;
+	assert_cause(&m, "EVAL_GRAPH_KEPT");
+	m.model_stacks = 24;
+	assert_cause(&m, "EVAL_BATCH_LARGE");
 	m.run_blocks = 40;
 	m.run_evaluates = 1;
 	assert_cause(&m, "EVAL_GRAPH_KEPT");
@@ -223,8 +229,9 @@ static void predictions_are_not_summed(void **state)
 	assert_cause(&m, "ACT_PEAK");
 }
 
-/* The optimizer's first step has all states when it asks for something else. */
-static void the_first_optimizer_step_shows_what_has_no_state(void **state)
+/* In the first step, a second group of parameters, or a second optimizer, may have no states yet
+ * when the first one's temporary blocks are refused. */
+static void the_first_optimizer_step_shows_not_what_has_no_state(void **state)
 {
 	struct metrics m = failure();
 
@@ -236,6 +243,9 @@ static void the_first_optimizer_step_shows_what_has_no_state(void **state)
 	m.unstepped = 280 * MIB;
 	assert_cause(&m, "OPT_FIRST_STEP_JUMP");
 	m.request_is_state = 0;
+	m.optimizer_temporaries = 200 * MIB;
+	assert_cause(&m, "OPT_FOREACH_TEMP");
+	m.step = m.steps = 2;
 	assert_int_equal(assert_cause(&m, "GRADIENTS_UNUSED"), 280 * MIB);
 }
 
@@ -276,7 +286,7 @@ int main(void)
 		cmocka_unit_test(the_newest_step_leaves_tensors_too),
 		cmocka_unit_test(the_first_layer_of_an_evaluation_shows_no_graph),
 		cmocka_unit_test(predictions_are_not_summed),
-		cmocka_unit_test(the_first_optimizer_step_shows_what_has_no_state),
+		cmocka_unit_test(the_first_optimizer_step_shows_not_what_has_no_state),
 		cmocka_unit_test(tensors_of_twice_the_size_are_a_cause),
 		cmocka_unit_test(small_adapters_have_a_base_too),
 		cmocka_unit_test(gradients_of_no_optimizer_may_be_accumulated),
