@@ -24,10 +24,17 @@ static bytes largest_own(const struct tables *t, const struct failure *f,
 	for (size_t i = 0; i < live->count; i++) {
 		const struct block_group *g = &live->groups[i];
 
-		if (is_of_step(g) && tables_stack_is_own_code(t, g->stack))
+		if (is_of_step(g) && g->smallest == g->largest &&
+		    tables_stack_is_own_code(t, g->stack))
 			largest = larger_of(largest, g->largest);
 	}
 	return largest;
+}
+
+/* Blocks of several sizes are no set of one. */
+static int is_one_size(const struct block_group *g, bytes size)
+{
+	return is_of_step(g) && g->smallest == g->largest && same_size(g->largest, size);
 }
 
 /* Counts blocks of the size; the job's own code, or the backward pass of that, makes them. */
@@ -51,15 +58,15 @@ void metrics_find_doubled(const struct metrics_pass *p, const struct device_pass
 	struct doubled n = { .size = largest_own(p->tables, f, live) };
 
 	for (size_t i = 0; i < live->count; i++)
-		if (is_of_step(&live->groups[i]) && same_size(live->groups[i].largest, n.size))
+		if (is_one_size(&live->groups[i], n.size))
 			count(&n, p->tables, live->groups[i].stack, live->groups[i].blocks);
 	if (f && same_size(f->requested, n.size))
 		count(&n, p->tables, f->stack, 1);
 	for (size_t i = 0; i < live->count; i++) {
 		const struct block_group *g = &live->groups[i];
 
-		if (is_of_step(g) && same_size(g->largest, n.size / 2) &&
-		    tables_stack_is_own_code(p->tables, g->stack) && g->stack < n.first)
+		if (is_one_size(g, n.size / 2) && tables_stack_is_own_code(p->tables, g->stack) &&
+		    g->stack < n.first)
 			n.halves += g->blocks;
 	}
 	if (!n.halves || n.blocks < 2 || n.blocks <= n.halves)

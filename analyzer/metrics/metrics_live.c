@@ -166,9 +166,9 @@ static void find_new_data(const struct metrics_pass *p, const struct device_pass
 		m->data_blocks = (int64_t)g->blocks;
 	}
 	if (live->duplicates.request_is_own && d->failure->stack < p->tables->stack_count &&
-	    !d->stacks[d->failure->stack].blocks && d->failure->requested > m->data / 4) {
-		add(&m->data, d->failure->requested);
-		m->data_blocks++;
+	    !d->stacks[d->failure->stack].blocks && d->failure->requested > m->data) {
+		m->data = d->failure->requested;
+		m->data_blocks = 1;
 	}
 }
 

@@ -66,6 +66,8 @@ struct stack_levels {
 	uint32_t block_rises, block_falls;
 	bytes widened;        /* of blocks right after which one of half the size was freed */
 	bytes widened_before; /* of those, before the first call of the model */
+	bytes widened_last;   /* the last of those */
+	int widens_sizes;     /* they have several sizes */
 };
 
 struct callers {

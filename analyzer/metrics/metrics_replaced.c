@@ -25,10 +25,24 @@ void metrics_note_freed(struct device_pass *d, const struct mt_record *was)
 
 	if (d->latest && !d->backward_seen && same_size(d->latest, 2 * was->bytes)) {
 		add(&l->widened, d->latest);
-		if (!d->pending.count && d->phase != PHASE_EVALUATION)
+		if (!d->pending.count && d->phase != PHASE_EVALUATION &&
+		    was->stack != d->latest_stack) {
 			add(&l->widened_before, d->latest);
+			l->widens_sizes |=
+				l->widened_last && !same_size(l->widened_last, d->latest);
+			l->widened_last = d->latest;
+		}
 	}
 	d->latest = 0;
+}
+
+/* What the job's own code converts has any category: no frame says what it is. Parameters have
+ * several sizes; a data set has one, and a tensor that doubles is of one line. */
+static bytes widened(const struct block_group *g, const struct stack_levels *l)
+{
+	if (g->category == CATEGORY_PARAMETERS)
+		return l->widened;
+	return l->widens_sizes ? l->widened_before : 0;
 }
 
 void metrics_find_widened(const struct device_pass *d, const struct snapshot *live,
@@ -37,12 +51,8 @@ void metrics_find_widened(const struct device_pass *d, const struct snapshot *li
 	for (size_t i = 0; i < live->count; i++) {
 		const struct block_group *g = &live->groups[i];
 
-		/* What the job's own code converts has any category: no frame says what it is. */
 		if (g->stack < stack_count)
-			add(&d->m->widened,
-			    smaller_of(g->bytes, g->category == CATEGORY_PARAMETERS
-							 ? d->stacks[g->stack].widened
-							 : d->stacks[g->stack].widened_before));
+			add(&d->m->widened, smaller_of(g->bytes, widened(g, &d->stacks[g->stack])));
 	}
 }
 

@@ -143,15 +143,22 @@ static void record_counterfactuals(const struct device_pass *d)
 }
 
 /* A library was refused in one of the first steps: what libraries hold has grown in each of them,
- * or would have grown by the request. */
+ * at least twice, or would have grown by the request in the last one. Tensors are compared from the
+ * second step on: the first one makes the optimizer's states. */
 static void record_early_growth(const struct device_pass *d)
 {
 	const struct step_levels *last = &d->list[d->count - 1];
 	size_t grew = last->outside > last[-1].outside ? d->count - 1 : d->count - 2;
+	bytes peak = 0;
 
+	if (grew < 2 || last->outside < last[-1].outside)
+		return;
 	for (size_t i = 1; i <= grew; i++)
 		if (d->list[i].outside <= d->list[i - 1].outside)
 			return;
+	for (size_t i = 2; i < d->count; i++)
+		peak = larger_of(peak, d->list[i].peak);
+	d->m->peak_growth = peak - d->list[1].peak;
 	d->m->outside_growth = last->outside - d->list[0].outside;
 	d->m->outside_per_step = d->m->outside_growth / (bytes)grew;
 }

@@ -20,34 +20,62 @@ static void the_peak_of_a_phase_may_be_its_begin(void **state)
 	assert_int_equal(m->allocated_peak, 2 * GIB);
 }
 
-/* A library takes 100 MiB behind each of three steps, and is refused as much behind the fourth. */
-static void what_a_library_takes_grows_until_it_is_refused(void **state)
+/* Behind each step, a library takes `more`, in MiB, or gives back what it took last; it is refused
+ * behind the last one. */
+static const struct metrics *refused_library(struct fixture *f, const int *more, uint64_t steps)
 {
-	struct fixture *f = *state;
 	uint32_t library = write_stack(&f->w, write_module(&f->w, "/lib/libext.so"), 0, 0, 0, 0);
-	const struct metrics *m;
 
-	for (uint64_t step = 0; step < 4; step++) {
+	for (uint64_t step = 0; step < steps; step++) {
 		uint64_t g = micro_batch(f), states = make(f, f->temporary, MIB);
 
 		drop(f, f->temporary, states, MIB);
 		drop(f, f->zero_grad, g, 5 * MIB);
-		if (step < 3)
-			fixture_event(f, MT_DEVICE_ALLOC, (step + 1) * GIB, 100 * MIB, library);
+		if (more[step] > 0)
+			fixture_event(f, MT_DEVICE_ALLOC, (step + 1) * GIB,
+				      (uint64_t)more[step] * MIB, library);
+		if (more[step] < 0)
+			fixture_event(f, MT_DEVICE_FREE, step * GIB, 0, library);
 	}
 	f->w.header.exit_status = 1;
 	fixture_event(f, MT_DEVICE_FAIL, 10 * MIB, 100 * MIB, library);
-	m = fixture_report(f)->metrics;
+	return fixture_report(f)->metrics;
+}
+
+/* A library takes 100 MiB behind each of three steps, and is refused as much behind the fourth. */
+static void what_a_library_takes_grows_until_it_is_refused(void **state)
+{
+	const struct metrics *m = refused_library(*state, (const int[]){ 100, 100, 100, 0 }, 4);
+
 	assert_true(m->by_library);
 	assert_int_equal(m->step, 4);
 	assert_int_equal(m->outside_growth, 200 * MIB);
 	assert_int_equal(m->outside_per_step, 100 * MIB);
 }
 
+/* One rise may be chance, and what falls in the last step is no leak. */
+static void one_rise_of_a_library_is_no_growth(void **state)
+{
+	const struct metrics *m = refused_library(*state, (const int[]){ 100, 100, 0 }, 3);
+
+	assert_true(m->by_library);
+	assert_int_equal(m->outside_growth, 0);
+}
+
+static void a_library_that_gives_back_does_not_grow(void **state)
+{
+	const struct metrics *m = refused_library(*state, (const int[]){ 100, 100, 100, -1 }, 4);
+
+	assert_true(m->by_library);
+	assert_int_equal(m->outside_growth, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		CASE(what_a_library_takes_grows_until_it_is_refused),
+		CASE(one_rise_of_a_library_is_no_growth),
+		CASE(a_library_that_gives_back_does_not_grow),
 		CASE(the_peak_of_a_phase_may_be_its_begin),
 	};
 

@@ -66,6 +66,36 @@ static void the_jobs_own_code_may_convert(void **state)
 	assert_int_equal(widened(*state, own_line(*state), 2), 80 * MIB);
 }
 
+/* Five tensors of one size are converted; or a line doubles a tensor, buf = torch.cat([buf, buf]),
+ * from 4 to 64 MiB. */
+static bytes widened_data(struct fixture *f, int doubles)
+{
+	uint32_t line = own_line(f);
+	uint64_t buf = make(f, line, 2 * MIB);
+
+	for (bytes size = 4 * MIB; size <= 64 * MIB; size *= 2) {
+		bytes of = doubles ? size : 64 * MIB;
+		uint64_t old = doubles ? buf : make(f, f->setup, of / 2);
+
+		buf = make(f, line, of);
+		drop(f, line, old, of / 2);
+	}
+	micro_batch(f);
+	f->w.header.exit_status = 1;
+	fixture_event(f, MT_TENSOR_OOM, MIB, GIB, f->model);
+	return fixture_report(f)->metrics->widened;
+}
+
+static void a_data_set_is_no_parameter(void **state)
+{
+	assert_int_equal(widened_data(*state, 0), 0);
+}
+
+static void a_tensor_that_doubles_is_no_parameter(void **state)
+{
+	assert_int_equal(widened_data(*state, 1), 0);
+}
+
 static void a_conversion_to_the_same_size_does_not(void **state)
 {
 	assert_int_equal(widened(*state, ((struct fixture *)*state)->setup, 1), 0);
@@ -76,7 +106,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		CASE(tensors_of_several_layers_grow_in_turn), CASE(tensors_of_one_size_do_not_grow),
 		CASE(a_conversion_to_twice_the_size_widens),  CASE(the_jobs_own_code_may_convert),
-		CASE(a_conversion_to_the_same_size_does_not),
+		CASE(a_conversion_to_the_same_size_does_not), CASE(a_data_set_is_no_parameter),
+		CASE(a_tensor_that_doubles_is_no_parameter),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -80,9 +80,20 @@ static void tensors_of_twice_the_size_are_doubled(void **state)
 	struct failure f = { .requested = 100 * MIB };
 	struct device_pass d = { .m = &m, .failure = &f };
 	struct block_group groups[] = {
-		{ .stack = 1, .blocks = 1, .largest = 50 * MIB, .category = CATEGORY_INPUTS },
-		{ .stack = 2, .blocks = 1, .largest = 100 * MIB, .category = CATEGORY_ACTIVATIONS },
-		{ .blocks = 3, .largest = 100 * MIB, .category = CATEGORY_TEMPORARIES },
+		{ .stack = 1,
+		  .blocks = 1,
+		  .smallest = 50 * MIB,
+		  .largest = 50 * MIB,
+		  .category = CATEGORY_INPUTS },
+		{ .stack = 2,
+		  .blocks = 1,
+		  .smallest = 100 * MIB,
+		  .largest = 100 * MIB,
+		  .category = CATEGORY_ACTIVATIONS },
+		{ .blocks = 3,
+		  .smallest = 100 * MIB,
+		  .largest = 100 * MIB,
+		  .category = CATEGORY_TEMPORARIES },
 	};
 	struct snapshot live = { .groups = groups, .count = 3 };
 
@@ -98,6 +109,14 @@ static void tensors_of_twice_the_size_are_doubled(void **state)
 	groups[0].blocks = 1;
 	groups[0].stack = 2;
 	groups[1].stack = 1;
+	metrics_find_doubled(&p, &d, &live);
+	assert_int_equal(m.doubled, 0);
+	/* Fifty small blocks of the same line as a large one. */
+	groups[0].stack = 1;
+	groups[1].stack = 2;
+	groups[1].blocks = 51;
+	groups[1].smallest = MIB;
+	groups[2].blocks = 0;
 	metrics_find_doubled(&p, &d, &live);
 	assert_int_equal(m.doubled, 0);
 }
