@@ -1,7 +1,7 @@
 /* The metrics of a node: levels and peaks of each rank. */
 #include "export/export.h"
 #include "export/exposition.h"
-#include "report/report.h"
+#include "report/report_owners.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,6 +51,7 @@ static int add(struct export *x, const struct input *in, struct err *e)
 {
 	const struct mt_header *h = &in->trace.header;
 	struct exposition *p = x->state;
+	bytes pinned = report_pinned_peak(&in->replay.host, trace_is_imported(&in->trace));
 
 	(void)e;
 	exposition_process(p, h->run_id, h->rank, h->start_realtime_ns);
@@ -62,7 +63,8 @@ static int add(struct export *x, const struct input *in, struct err *e)
 		note_scope(x, in, i);
 	}
 	exposition_device(p, MT_NO_DEVICE);
-	exposition_sample(p, METRIC_PINNED_PEAK, NULL, NULL, (double)in->replay.host.pinned_peak);
+	if (pinned != UNKNOWN_BYTES)
+		exposition_sample(p, METRIC_PINNED_PEAK, NULL, NULL, (double)pinned);
 	exposition_sample(p, METRIC_LOST, NULL, NULL, (double)h->lost_events);
 	exposition_sample(p, METRIC_LAST_EVENT, NULL, NULL,
 			  (double)input_real_ns(in, in->replay.last_time_ns) / 1e9);

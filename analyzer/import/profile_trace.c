@@ -210,8 +210,8 @@ static uint32_t stack_before(struct profile_writing *w)
 static void put_heading(struct profile_writing *w)
 {
 	static const char note[] =
-		"read from a profiler's trace: memory outside PyTorch's allocator and the "
-		"device's peak are not known, nor what was allocated before the profile began";
+		"read from a profiler's trace: memory outside PyTorch's allocator is not known, "
+		"nor what was allocated before the profile began";
 	struct mt_header *h = &w->image.header;
 
 	image_begin(&w->image);

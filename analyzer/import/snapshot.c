@@ -241,7 +241,7 @@ static void put_device(struct snapshot_reading *s, const struct items *events)
 
 #define NOTE                                                                           \
 	"read from a PyTorch memory snapshot: sizes are as requested; memory outside " \
-	"PyTorch's allocator and the device's peak are not known"
+	"PyTorch's allocator is not known"
 
 #define WITHOUT                                                                              \
 	"; it has no history (torch.cuda.memory._record_memory_history() begins one), only " \

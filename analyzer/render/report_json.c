@@ -389,10 +389,10 @@ static json_t *rank_json(const struct report *report, size_t index)
 	set(j, "owners", owners_json(r));
 	set(j, "communicators", comms_json(r));
 	set(j, "communicator_count", json_integer((json_int_t)r->comms_seen));
-	set(j, "imported_peak_bytes", json_integer(r->imported_peak));
-	set(j, "managed_peak_bytes", json_integer(r->managed_peak));
-	set(j, "host_pinned_peak_bytes", json_integer(r->host_pinned_peak));
-	set(j, "host_registered_peak_bytes", json_integer(r->host_registered_peak));
+	set(j, "imported_peak_bytes", size(r->imported_peak));
+	set(j, "managed_peak_bytes", size(r->managed_peak));
+	set(j, "host_pinned_peak_bytes", size(r->host_pinned_peak));
+	set(j, "host_registered_peak_bytes", size(r->host_registered_peak));
 	set(j, "oom", oom_json(r));
 	set(j, "need", need_json(report, r));
 	set(j, "inference", inference_json(r));

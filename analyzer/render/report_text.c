@@ -315,8 +315,10 @@ static void put_bar(struct page *p, const struct rank *r)
 		{ "outside PyTorch", s.outside, PAINT_OUTSIDE },
 		{ "free", left, PAINT_FREE },
 	};
+	size_t known = r->total == UNKNOWN_BYTES ? 3 : 4;
 
-	page_bar(p, "memory", parts, r->total == UNKNOWN_BYTES ? 3 : 4);
+	/* What is outside PyTorch, or free, is unknown of another tool's file. */
+	page_bar(p, "memory", parts, r->imported ? 2 : known);
 }
 
 /* " (in function file:line)", or without the file, or nothing, so that it fits into `room` columns.

@@ -207,6 +207,7 @@ struct rank {
 	struct owner_row
 		*owners; /* their at_peak adds up to peak_device; in the order of owner.def */
 	size_t owner_count, owner_points;
+	/* Another tool's file does not tell these, but for the pinned memory of some. */
 	bytes managed_peak;  /* managed memory, virtual until it is used: in no total */
 	bytes imported_peak; /* memory of other processes: in no total */
 	bytes host_pinned_peak, host_registered_peak; /* of the process */

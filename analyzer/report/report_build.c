@@ -449,10 +449,7 @@ static void add_device(struct report *report, struct builder *b, int ordinal, in
 					  : r.peak_device - moment_device(&d->device_peak));
 	report_add_communicators(&r, d, &b->trace->tables);
 	report_add_steps(&r, d, b->replay->last_time_ns);
-	r.imported_peak = d->imported_peak;
-	r.managed_peak = d->managed_peak;
-	r.host_pinned_peak = b->replay->host.pinned_peak;
-	r.host_registered_peak = b->replay->host.registered_peak;
+	report_add_beside(&r, d, &b->replay->host);
 	add_ooms(b, d);
 	report_add_marks(&r, b->trace, b->replay, ordinal);
 	if (d->seen)

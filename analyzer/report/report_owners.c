@@ -55,6 +55,19 @@ void report_add_failure_owners(struct oom *o, const struct failure *f, bytes tot
 	o->by_owner[OWNER_UNEXPLAINED] = total - o->free - known;
 }
 
+bytes report_pinned_peak(const struct host *host, int is_imported)
+{
+	return is_imported && !host->pinned_peak ? UNKNOWN_BYTES : host->pinned_peak;
+}
+
+void report_add_beside(struct rank *r, const struct device *d, const struct host *host)
+{
+	r->imported_peak = r->imported ? UNKNOWN_BYTES : d->imported_peak;
+	r->managed_peak = r->imported ? UNKNOWN_BYTES : d->managed_peak;
+	r->host_pinned_peak = report_pinned_peak(host, r->imported);
+	r->host_registered_peak = r->imported ? UNKNOWN_BYTES : host->registered_peak;
+}
+
 /* Parses a number and moves `at` behind it; -1: there is none, or it is too large. */
 static int64_t take_number(struct str *at)
 {

@@ -10,6 +10,11 @@
 void report_add_owners(struct rank *r, const struct device *d, bytes beyond);
 /* Fills `by_owner` of a failed allocation. `total`: the device's memory, or UNKNOWN_BYTES. */
 void report_add_failure_owners(struct oom *o, const struct failure *f, bytes total);
+/* The peak of pinned memory. A snapshot without its history looks like one of a job that pins
+ * nothing, and a profile never has it: 0 of another tool's file is UNKNOWN_BYTES. */
+bytes report_pinned_peak(const struct host *host, int is_imported);
+/* Fills the peaks that belong to no total. */
+void report_add_beside(struct rank *r, const struct device *d, const struct host *host);
 void report_add_communicators(struct rank *r, const struct device *d, const struct tables *t);
 
 #endif

@@ -16,9 +16,9 @@ def event(action, address, size, at, **keys):
 
 
 class Imported(Case):
-    def snapshot(self, traces, segments=(), conf="", name="x.pickle", annotations=()):
+    def snapshot(self, traces, segments=(), conf="", name="x.pickle", annotations=(), **more):
         """Two blocks, 3 of 4 MiB, unless others are given."""
-        data = {"segments": list(segments), "device_traces": traces, "external_annotations": list(annotations)}
+        data = {"segments": list(segments), "device_traces": traces, "external_annotations": list(annotations), **more}
         if conf is not WITHOUT_SETTINGS:
             data["allocator_settings"] = {"PYTORCH_CUDA_ALLOC_CONF": conf}
         with open(os.path.join(self.dir, name), "wb") as f:
@@ -55,6 +55,10 @@ class Imported(Case):
             self.assertEqual({point[3] for point in rank["timeline"]}, {None})
             text = self.run_([MEMTRACE, "report", name]).stdout
             self.assertEqual((text.count("the device's peak is unknown"), text.count("asked 1.0 TiB")), (1, 1))
+            self.assertEqual(len(re.findall("device's\\s+peak", text)), 1, text)  # what is unknown is said once
+            # 3 of 4 MiB are in tensors. How much of the device others have, or nobody, is not told: it is no part of the bar.
+            legend, = re.findall("(?m)^ +.*cached and fragmented.*$", text)
+            self.assertRegex(legend, "tensors 3.0 MiB  . cached and fragmented 1.0 *$")
             self.assertTrue(text.startswith("OUT OF MEMORY  process"), text[:60])
             record = self.json("summarize", name)
             self.assertIsNone(record["device_peak"])
@@ -63,6 +67,23 @@ class Imported(Case):
                 json.dump(record, f)
             again = self.json("report", "--json", "record")["ranks"][0]
             self.assertEqual((again["peak"]["device_bytes"], again["oom"][0]["survived"], again["oom"][0]["by_owner"]), (None, None, None))
+
+    def test_peaks_that_belong_to_no_total(self):
+        """Of these a file tells at most the pinned memory: a snapshot with its history. Empty lists are those of a job that nobody asked for it."""
+        def peaks(name):
+            rank = self.json("report", "--json", name)["ranks"][0]
+            metrics = self.run_([MEMTRACE, "export", "--format", "prometheus", name]).stdout
+            with open(os.path.join(self.dir, "record"), "w", encoding="utf-8") as f:
+                f.write(self.run_([MEMTRACE, "summarize", name]).stdout)
+            again = self.json("report", "--json", "record")["ranks"][0]
+            keys = ["%s_peak_bytes" % key for key in ("imported", "managed", "host_pinned", "host_registered")]
+            self.assertEqual([again[key] for key in keys], [rank[key] for key in keys], name)
+            return [rank[key] for key in keys], re.findall(r"(?m)^memtrace_host_pinned_peak_bytes\S* (\S+)$", metrics)
+        for name in (*self.files(), self.snapshot(self.history(), name="empty.pickle", host_traces=[], host_segments=[])):
+            self.assertEqual(peaks(name), ([None] * 4, []), name)
+        pinned = [event("segment_alloc", BASE, 5 * MiB, 1), event("segment_free", BASE, 5 * MiB, 2)]
+        found, (sample,) = peaks(self.snapshot(self.history(), name="pinned.pickle", host_traces=pinned, host_segments=[]))
+        self.assertEqual((found, float(sample)), ([None, None, 5 * MiB, None], 5 * MiB))
 
     def test_check(self):
         """A limit for the device cannot be judged, and neither can what the failed request did."""
