@@ -13,6 +13,11 @@ struct pickle_reader {
 /* Many events of a hostile file may share one large dictionary. */
 #define MAX_KEYS 64
 
+/* Of a snapshot, an event or a block is two containers in 30 bytes or more. A hostile file has one
+ * in each byte, of 64 bytes in memory. A small file may have more. */
+#define BYTES_A_CONTAINER 8
+#define FREE_CONTAINERS 65536
+
 static const struct items no_items;
 
 static int refuse(struct pickle_reader *r, size_t at, const char *why)
@@ -26,6 +31,7 @@ static struct items *new_items(struct pickle_reader *r)
 
 	items->next = r->p->all;
 	r->p->all = items;
+	r->p->container_count++;
 	return items;
 }
 
@@ -348,6 +354,7 @@ static int run(struct pickle_reader *r, unsigned char code)
 int unpickle(struct pickle_data *to, const void *data, size_t size, struct err *e)
 {
 	struct pickle_reader r = { .p = to, .data = data, .size = size, .e = e };
+	size_t most = FREE_CONTAINERS + size / BYTES_A_CONTAINER;
 
 	*to = (struct pickle_data){ 0 };
 	while (r.at < r.size) {
@@ -361,6 +368,8 @@ int unpickle(struct pickle_data *to, const void *data, size_t size, struct err *
 		}
 		if (run(&r, code) < 0)
 			return -1;
+		if (to->container_count > most)
+			return refuse(&r, r.at, "too many containers for its size");
 	}
 	return refuse(&r, r.at, "the file ends");
 }

@@ -1,7 +1,7 @@
 /*
  * Reads the data of a Python pickle (protocols 2 to 5) without evaluating anything: numbers, texts,
  * lists, tuples and dictionaries. An opcode that would import or call something (GLOBAL, REDUCE,
- * BUILD, ...) is refused by name. Memory is at most some 100 times the file's size.
+ * BUILD, ...) is refused by name. Memory is at most some 50 times the file's size.
  */
 #ifndef MEMTRACE_IMPORT_UNPICKLE_H
 #define MEMTRACE_IMPORT_UNPICKLE_H
@@ -48,7 +48,7 @@ struct pickle_data {
 	struct pickled root;
 	struct items *all;
 	struct pickled *stack, *memo;
-	size_t stack_count, stack_room, memo_count, memo_room;
+	size_t stack_count, stack_room, memo_count, memo_room, container_count;
 };
 
 /* `data` must stay as long as the values. -1: the message names the opcode and its place. */

@@ -319,6 +319,34 @@ static void nothing_is_evaluated(void **state)
 		15, "more than 64 bits");
 }
 
+/* Lists without end are refused before their memory is many times the file's; at most 1 in 8 bytes,
+ * and 65,536 in a small file. */
+static void containers_are_few_for_the_size(void **state)
+{
+	struct pickle_data p;
+	struct err e = { 0 };
+	size_t size = 3000000;
+	char *lists = malloc(size + 1);
+
+	(void)state;
+	assert_non_null(lists);
+	memset(lists, ']', size);
+	memcpy(lists, "\x80\x04(", 3);
+	/* The first one too many is at byte 3 + 65,536 + 3,000,000 / 8. */
+	refused(lists, size, "too many containers for its size at byte 440540");
+	/* The same number in a text of their own size is read to the end of the file. */
+	memset(lists + 440539, 'N', size - 440539);
+	refused(lists, size, "the file ends at byte 3000000");
+	/* A small file is read. */
+	memcpy(lists + 3 + 65536, "e.", 2);
+	lists[2] = ']';
+	lists[3] = '(';
+	assert_int_equal(unpickle(&p, lists, 3 + 65536 + 2, &e), 0);
+	assert_int_equal(p.root.items->count, 65535);
+	pickle_data_release(&p);
+	free(lists);
+}
+
 static void another_pickle_is_refused(void **state)
 {
 	uint64_t size;
@@ -342,6 +370,7 @@ int main(void)
 		cmocka_unit_test(a_shared_text_is_kept_once),
 		cmocka_unit_test(without_stacks_no_thread_is_known),
 		cmocka_unit_test(nothing_is_evaluated),
+		cmocka_unit_test(containers_are_few_for_the_size),
 		cmocka_unit_test(another_pickle_is_refused),
 	};
 
