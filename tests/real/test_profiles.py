@@ -52,7 +52,10 @@ class Profiles(Case):
             self.assertRegex(done.stdout, r"(?m)^\? +out-of-memory")  # the job went on, which the profile does not tell
         lines = self.run_([MEMTRACE, "export", "--format", "collapsed", "profile.json.gz"]).stdout.splitlines()
         self.assertEqual(sum(int(line.rsplit(" ", 1)[1]) for line in lines), said["peak"])
-        self.assertIn("peak", self.run_([MEMTRACE, "diff", self.traces, "profile.json.gz"]).stdout)
+        items = json.loads(self.run_([MEMTRACE, "diff", "--json", self.traces, "profile.json.gz"]).stdout)["items"]
+        peaks = {i["name"]: (i["a_bytes"], i["b_bytes"]) for i in items if i["kind"] == "peak"}
+        self.assertEqual(peaks["allocated"], (said["peak"], said["peak"]))
+        self.assertEqual((peaks["reserved"][1], peaks["device"][1]), (said["reserved"], None))
         self.run_([MEMTRACE, "html", "-o", "page.html", "profile.json.gz"])
 
     def test_what_is_no_profile(self):
