@@ -34,17 +34,24 @@ const SUMMARY_LINES = 8; // of a report that is a single paragraph
 const state = { entry: 0, stacked: "category", axis: null, event: null, fixed: null, view: "stacks", search: "" };
 const page = { index: null, report: null, streams: new Map(), shown: new Map(), current: null, opened: null, titles: null, timelines: [], parts: {} };
 
-// Takes over what the address says. Returns the place that it names: a rank, its event, the one to compare with, and the part of the axis.
+// Takes over what the address says; what it does not name is as at first. Returns the place that it names: a rank, its event, the one to compare with, and the part of the axis.
 function readState() {
   const given = new URLSearchParams(location.hash.slice(1));
-  const place = { entry: state.entry, event: state.event, fixed: state.fixed };
+  const place = { entry: page.index.shown, event: null, fixed: null };
   const zoom = (given.get("zoom") || "").split(",").map(Number);
+  Object.assign(state, { stacked: "category", axis: null, view: "stacks", search: "" });
   for (const key of ["stacked", "axis", "view", "search"]) if (given.has(key)) state[key] = given.get(key);
   for (const key of Object.keys(place)) if (given.has(key) && /^\d+$/.test(given.get(key))) place[key] = Number(given.get(key));
   if (state.stacked !== "owner") state.stacked = "category";
   if (!["event", "time", "step", null].includes(state.axis)) state.axis = null;
   if (!VIEWS.some((v) => v.id === state.view)) state.view = "stacks";
   return { ...place, zoom: zoom.length === 2 && zoom.every(Number.isFinite) && zoom[0] < zoom[1] ? zoom : null };
+}
+
+// The controls of the page say what is chosen.
+function showState() {
+  for (const key of ["stacked", "axis"]) if (state[key]) byId(key).value = state[key];
+  byId("search").value = state.search;
 }
 
 function keepState() {
@@ -340,22 +347,23 @@ function onKey(e) {
 }
 
 function connect() {
-  for (const key of ["stacked", "axis"]) {
-    if (state[key]) byId(key).value = state[key];
-    byId(key).addEventListener("change", () => choose(key, byId(key).value));
-  }
+  showState();
+  for (const key of ["stacked", "axis"]) byId(key).addEventListener("change", () => choose(key, byId(key).value));
   byId("whole").addEventListener("click", whole);
   byId("keys").addEventListener("click", showKeys);
   byId("to-peak").addEventListener("click", () => goTo(peakEvent()));
   byId("to-oom").addEventListener("click", () => goTo(nextFailure()));
   byId("fix").addEventListener("click", compare);
-  byId("search").value = state.search;
   byId("search").addEventListener("input", () => search(byId("search").value));
   byId("search").addEventListener("keydown", (e) => e.key === "Escape" && byId("search").blur());
   for (const view of VIEWS)
     byId("tabs").append(element("button", { type: "button", role: "tab", "data-view": view.id, "aria-controls": "view", onclick: () => chooseView(view.id) }, view.title));
   document.addEventListener("keydown", onKey);
-  window.addEventListener("hashchange", () => { const place = readState(); open(place.entry, place); });
+  window.addEventListener("hashchange", () => {
+    const place = readState();
+    showState();
+    open(place.entry, place);
+  });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { page.timelines.forEach((t) => t.data && t.draw()); showMoment(); });
 }
 
@@ -417,7 +425,6 @@ export async function main() {
     page.index = jsonOf(await inflate(byId("index").textContent));
     page.report = jsonOf(await inflate(byId(`b${page.index.report}`).textContent));
     setTitles();
-    state.entry = page.index.shown;
     const place = readState();
     byId("app").hidden = false;
     await readParts();

@@ -60,6 +60,25 @@ class Html(PageCase):
         self.assertEqual(page.run("[memtrace.state.event, memtrace.state.fixed]"), [2, 1])
         self.assertEqual(page.errors, [])
 
+    def test_an_address_in_an_open_page(self):
+        """What the new address names is chosen, in the controls too; what it does not name is as when the page is opened."""
+        page = self.open(self.made("steps"))
+        controls = '["stacked", "axis", "search"].map((id) => document.getElementById(id).value)'
+        first = page.run("memtrace.state"), page.run(controls)
+        page.run('location.hash = "stacked=owner&axis=event&search=forward&view=flame&event=9&fixed=4&zoom=3,30"')
+        page.wait("memtrace.state.event === 9")
+        self.assertEqual(page.run(controls), ["owner", "event", "forward"])
+        self.assertEqual(page.run("[memtrace.state.fixed, memtrace.state.view]"), [4, "flame"])
+        page.run('location.hash = "event=12"')
+        page.wait("memtrace.state.event === 12")
+        self.assertEqual(page.run(controls), first[1])
+        self.assertEqual(page.run("memtrace.state"), dict(first[0], event=12))
+        self.assertEqual(page.run("[memtrace.page.timeline.shownRange(), document.querySelectorAll('tr.found').length]"), [None, 0])
+        page.run('location.hash = ""')
+        page.wait("memtrace.state.event === %d" % first[0]["event"])
+        self.assertEqual(page.run("memtrace.state"), first[0])
+        self.assertEqual(page.errors, [])
+
     def test_no_events(self):
         """A trace without events has no tip and takes no click."""
         page = self.open(self.page_trace("steps"))
