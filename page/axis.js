@@ -6,6 +6,9 @@ function clamp(n, most) {
   return Math.max(0, Math.min(most, n));
 }
 
+const NARROWEST = 1e-5; // milliseconds that the whole width can show: between two events of a clock of nanoseconds are then many pixels
+const MOST_ENLARGED = 1e12; // beyond that, the places of pixels are more than a double has digits for
+
 export class EventAxis {
   constructor(data) {
     this.data = data;
@@ -46,9 +49,8 @@ export class TimeAxis {
     return [first, last > first ? last + (last - first) / 200 : first + 1];
   }
 
-  // To a tenth of a nanosecond.
-  deepest() {
-    return 1e6;
+  deepest([first, last]) {
+    return Math.min(MOST_ENLARGED, Math.max(1, (last - first) / NARROWEST));
   }
 
   position(event) {
@@ -90,8 +92,10 @@ export class StepAxis {
     return [this.knots[0][1], this.knots[this.knots.length - 1][1]];
   }
 
-  deepest() {
-    return 1e6;
+  // As of the time, in the longest step.
+  deepest([first, last]) {
+    const longest = this.knots.reduce((most, knot, k) => Math.max(most, k ? (knot[0] - this.knots[k - 1][0]) / (knot[1] - this.knots[k - 1][1]) : 0), 0);
+    return Math.min(MOST_ENLARGED, Math.max(1, ((last - first) * longest) / NARROWEST));
   }
 
   // The value of column `to` at a value of column `from`, 0 or 1.

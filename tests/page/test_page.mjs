@@ -153,6 +153,21 @@ test("an axis of steps: each step has the same width, and what is before them to
   assert.equal(axisOf("step", job, []).constructor.name, "TimeAxis");
 });
 
+test("on an axis of time or of steps, two events a nanosecond apart can be told apart, also of an hour", () => {
+  const hour = 3600e3;
+  for (const span of [5, 1000, hour]) {
+    const trace = { events: 4, times: [0, span / 2, span / 2 + 1e-6, span] };
+    for (const knots of [[], stepKnots(trace, [[0.001, 1, "forward"], [0.004, 2, "forward"]])]) {
+      const axis = axisOf(knots.length ? "step" : "time", trace, knots);
+      const [first, last] = axis.domain();
+      const shown = (last - first) / axis.deepest([first, last]);
+      const pixels = ((axis.position(2) - axis.position(1)) / shown) * 1000; // of a drawing with a thousand
+      assert.ok(pixels >= 10, `${axis.constructor.name} of ${span} ms: ${pixels} pixels`);
+      assert.ok(last * (1000 / shown) < 2 ** 53 / 8, "a pixel is an eighth");
+    }
+  }
+});
+
 test("moments that the job names are marked; many of them only where there is room", () => {
   const trace = { events: 4, times: Float64Array.from([0, 10, 20, 30]), kinds: new Uint8Array(4) };
   const category = { peak: () => 2, eventOf: (i) => i, totalAt: () => 2 ** 20 };
