@@ -189,6 +189,7 @@ static struct report without_places(const struct report *from)
 	}
 	if (r.declared)
 		r.declared = report_worst(&r)->trace;
+	r.argument_count = 0;
 	return r;
 }
 

@@ -438,17 +438,19 @@ void findings_rules(const struct style *style, struct buf *out)
 
 #define STACKS_SHOWN 100 /* rows that the last line proposes to show, at most */
 
-/* A command of the last lines, whose words `path` ends. `run`: of a directory. */
+/* A command of the last lines, whose words and paths these are. `run`: of a directory. */
 static void put_command(struct page *p, const char **label, const char *words, const char *run,
-			const char *path)
+			const char *const *paths, size_t count)
 {
-	buf_addf(p->out, "%-*smemtrace %s ", PAGE_INDENT, *label, words);
+	buf_addf(p->out, "%-*smemtrace %s", PAGE_INDENT, *label, words);
 	if (run) {
-		buf_puts(p->out, "--run ");
+		buf_puts(p->out, " --run ");
 		shell_add_path(p->out, run);
-		buf_puts(p->out, " ");
 	}
-	shell_add_path(p->out, path);
+	for (size_t i = 0; i < count; i++) {
+		buf_puts(p->out, " ");
+		shell_add_path(p->out, paths[i]);
+	}
 	buf_puts(p->out, "\n");
 	*label = "";
 }
@@ -456,23 +458,21 @@ static void put_command(struct page *p, const char **label, const char *words, c
 void put_next(struct page *p, const struct report *report, const struct rank *r)
 {
 	size_t all = r->stacks.count, top = (size_t)p->style->top;
-	const char *label = "next", *end = strrchr(r->trace, '/');
-	char *words, *directory;
+	const char *label = "next", *trace = r->trace;
+	/* A trace is of one run. */
+	int is_trace = report->argument_count == 1 && trace && !strcmp(*report->arguments, trace);
+	char *words;
 
 	if (report->declared)
-		put_command(p, &label, "match", report->run, report->declared);
-	if (all > top) {
+		put_command(p, &label, "match", report->run, &report->declared, 1);
+	/* A record may be of no trace. */
+	if (all > top && trace && *trace) {
 		words = xasprintf("report --top %zu",
 				  top < STACKS_SHOWN && all > STACKS_SHOWN ? STACKS_SHOWN : all);
-		put_command(p, &label, words, NULL, r->trace);
+		put_command(p, &label, words, NULL, &trace, 1);
 		free(words);
 	}
-	if (report->count == 1 || !end) {
-		put_command(p, &label, "html", NULL, r->trace);
-		return;
-	}
-	/* The traces of all ranks. */
-	directory = xasprintf("%.*s", end == r->trace ? 1 : (int)(end - r->trace), r->trace);
-	put_command(p, &label, "html", report->run, directory);
-	free(directory);
+	if (report->argument_count)
+		put_command(p, &label, "html", is_trace ? NULL : report->run,
+			    (const char *const *)report->arguments, report->argument_count);
 }

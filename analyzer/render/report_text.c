@@ -237,10 +237,11 @@ static void put_end(struct page *p, const struct rank *r)
 			buf_puts(&b, "unknown");
 			break;
 		}
-		buf_addf(
-			&b,
-			"unknown: there is no end record, and this host cannot check processes of host %s",
-			r->host);
+		buf_puts(&b, "unknown: there is no end record, and ");
+		if (r->host && *r->host)
+			buf_addf(&b, "this host cannot check processes of host %s", r->host);
+		else
+			buf_puts(&b, "it is not known on which host its process would be");
 		break;
 	}
 	if (r->ended && r->exit_status >= 0)

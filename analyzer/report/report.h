@@ -282,8 +282,11 @@ struct report {
 	struct ranks *as_job; /* the ranks as one job (rank_groups.h); NULL: not of one job */
 	const struct diagnosis *diagnosis; /* owned by the caller; NULL: not diagnosed */
 	const struct measured_need *need;  /* owned by the caller; NULL: not measured */
-	const char *declared; /* a TRACE argument for match that declares its model, or NULL */
-	const char *run;      /* the run of their directories that was asked for, or NULL */
+	const char *declared;   /* a TRACE argument for match that declares its model, or NULL */
+	const char *run;        /* the run of their directories that was asked for, or NULL */
+	char *const *arguments; /* the TRACE arguments that it is made of; of a directory with one
+				 * trace, the trace */
+	size_t argument_count;
 };
 
 void report_sort(struct report *r);

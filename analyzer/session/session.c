@@ -253,6 +253,8 @@ int session_load(struct session *s, char *const *arguments, size_t count,
 	const char *records = NULL, *other = NULL;
 
 	session_init(s);
+	s->report.arguments = arguments;
+	s->report.argument_count = count;
 	for (size_t i = count; i-- > 0;)
 		*(path_is_records(arguments[i]) ? &records : &other) = arguments[i];
 	if (records && other)
@@ -265,6 +267,10 @@ int session_load(struct session *s, char *const *arguments, size_t count,
 	    session_read(s, o, notes, e) < 0)
 		return -1;
 	s->report.run = o->run;
+	if (s->files.count == 1) {
+		s->report.arguments = s->files.paths;
+		s->report.argument_count = 1;
+	}
 	restore_worst(s, o);
 	read_config(s);
 	if (s->has_config && config_has(&s->config, CONFIG_num_layers) &&

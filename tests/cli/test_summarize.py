@@ -4,6 +4,7 @@ import os
 import pickle
 import random
 import re
+import shlex
 import subprocess
 import sys
 import unittest
@@ -65,6 +66,34 @@ class Summarize(Case):
             self.assertEqual({k for k in x["peak"] if x["peak"][k] != y["peak"][k]} - {"stacks"}, set())
         text = self.run_([MEMTRACE, "report", records]).stdout
         self.assertEqual(text.splitlines()[0], self.run_([MEMTRACE, "report", self.traces]).stdout.splitlines()[0])
+
+    def last_line(self, *paths):
+        words = shlex.split(self.run_([MEMTRACE, "report", *paths]).stdout.splitlines()[-1])
+        return words[words[0] == "next":]
+
+    def test_the_page_that_a_report_names(self):
+        """The last line names what the report was made of: records, all directories, all files, or the one trace of a directory."""
+        records = self.write("the records", self.summarize(self.traces).stdout)
+        self.assertEqual(self.last_line(records), ["memtrace", "html", records])
+        folders = [os.path.join(self.dir, name) for name in ("one", "two", "three")]
+        files = [entry.path for entry in os.scandir(self.traces)]
+        for folder, some in zip(folders, (files[:3], files[3:5], files[5:6])):
+            os.mkdir(folder)
+            for file in some:
+                os.link(file, os.path.join(folder, os.path.basename(file)))
+        for paths in folders, folders[:1], files[:4], files[:1]:
+            self.assertEqual(self.last_line(*paths), ["memtrace", "html", *paths])
+        self.assertEqual(self.last_line(folders[2]), ["memtrace", "html", os.path.join(folders[2], os.path.basename(files[5]))])
+
+    def test_a_record_without_a_trace_and_a_host(self):
+        record = json.loads(self.summarize(self.traces).stdout.splitlines()[0])
+        for bare in dict(record, trace="", host="", end="unknown"), {key: record[key] for key in record if key not in ("trace", "host", "end")}:
+            path = self.write("bare", json.dumps(bare) + "\n")
+            self.assertEqual(self.last_line(path), ["memtrace", "html", path])
+            text = " ".join(self.run_([MEMTRACE, "report", path]).stdout.split())
+            self.assertNotIn("host ,", text)
+            self.assertNotIn("''", text)
+            self.assertIn("it is not known on which host its process would be, ", text)
 
     def test_the_rank_in_detail_of_many_records(self):
         """Of more records than are kept whole, the rank that is shown in detail is whole, wherever its record is; of equal ranks the first."""
