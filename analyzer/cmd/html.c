@@ -158,7 +158,7 @@ static int one_rank(const char *list, int *rank, struct err *e)
 	if (!list)
 		return 0;
 	*rank = (int)strtol(list, NULL, 10);
-	return list[strspn(list, "0123456789")] || strlen(list) > 9
+	return !*list || list[strspn(list, "0123456789")] || strlen(list) > 9
 		       ? err_set(e, "--ranks: of two jobs one rank is compared, not \"%s\"", list)
 		       : 0;
 }

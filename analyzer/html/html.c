@@ -1,5 +1,6 @@
 #include "html/html.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,9 +17,16 @@
 
 #define PAGE_COLUMNS 100 /* of the verdict */
 
+/* Ranks of the list that was asked for. */
+struct rank_range {
+	long first, last;
+};
+
 struct html {
 	const struct report *report;
 	const struct html_options *options;
+	struct rank_range *ranges;
+	size_t range_count;
 	const struct rank *worst, *least;  /* of the most and of the lowest peak */
 	struct redaction redaction, *hide; /* `hide` is NULL without --redact */
 	struct buf *page;                  /* so far: its elements with data are added one by one */
@@ -34,30 +42,16 @@ int html_is_possible(struct err *e)
 			  "setup\" (it fetches them from PyPI), then \"make\"");
 }
 
-/* The first range of a list like "0,8-15". Returns what follows it. */
-static const char *read_range(const char *list, long *first, long *last)
+static int is_asked(const struct html *p, const struct rank *r)
 {
-	char *end;
-
-	*first = *last = strtol(list, &end, 10);
-	if (*end == '-')
-		*last = strtol(end + 1, &end, 10);
-	return *end ? end + 1 : end;
-}
-
-static int list_has(const char *list, const struct rank *r)
-{
-	long first, last;
-
-	while (*list) {
-		list = read_range(list, &first, &last);
-		if (first <= rank_number(r->rank) && rank_number(r->rank) <= last)
+	for (size_t i = 0; i < p->range_count; i++)
+		if (p->ranges[i].first <= rank_number(r->rank) &&
+		    rank_number(r->rank) <= p->ranges[i].last)
 			return 1;
-	}
 	return 0;
 }
 
-static int fail_range(const struct report *r, long first, long last, struct err *e)
+static int fail_range(const struct report *r, const struct rank_range *range, struct err *e)
 {
 	int *ranks = xcalloc(r->count, sizeof(*ranks)), status;
 	size_t count = 0;
@@ -67,7 +61,8 @@ static int fail_range(const struct report *r, long first, long last, struct err 
 		if (!count || ranks[count - 1] != rank_number(r->ranks[i].rank))
 			ranks[count++] = rank_number(r->ranks[i].rank);
 	ranks_list(&there, ranks, count, 8);
-	buf_addf(&asked, first == last ? "%ld" : "%ld-%ld", first, last);
+	buf_addf(&asked, range->first == range->last ? "%ld" : "%ld-%ld", range->first,
+		 range->last);
 	status = err_set(e, "--ranks: there is no rank %s in the traces; they have %s %s",
 			 asked.text, count == 1 ? "rank" : "ranks", there.text);
 	buf_release(&asked);
@@ -76,21 +71,44 @@ static int fail_range(const struct report *r, long first, long last, struct err 
 	return status;
 }
 
-/* Each part of the list must name a rank of the report. */
-static int check_list(const char *list, const struct report *r, struct err *e)
+/* A part of a list like "0,8-15". Returns what follows it; NULL: it is no such part. */
+static const char *read_range(const char *at, struct rank_range *range)
 {
-	if (list && (*list < '0' || *list > '9' || list[strspn(list, "0123456789,-")]))
-		return err_set(e, "--ranks: \"%s\" is not a list of ranks like 0,8-15", list);
-	while (list && *list) {
-		long first, last;
-		size_t found = 0;
+	char *end;
 
-		list = read_range(list, &first, &last);
-		for (size_t i = 0; i < r->count; i++)
-			found += first <= rank_number(r->ranks[i].rank) &&
-				 rank_number(r->ranks[i].rank) <= last;
-		if (!found)
-			return fail_range(r, first, last, e);
+	if (!isdigit((unsigned char)*at))
+		return NULL;
+	range->first = range->last = strtol(at, &end, 10);
+	if (*end == '-') {
+		if (!isdigit((unsigned char)end[1]))
+			return NULL;
+		range->last = strtol(end + 1, &end, 10);
+	}
+	return range->last < range->first || (*end && *end != ',') ? NULL : end;
+}
+
+/* Reads the list of ranks. Each part of it must name a rank of the report. */
+static int read_list(struct html *p, size_t *room, struct err *e)
+{
+	const struct report *r = p->report;
+	const char *list = p->options->ranks, *at = list;
+
+	while (at) {
+		struct rank_range range;
+		size_t i = 0;
+
+		at = read_range(at, &range);
+		if (!at)
+			return err_set(e, "--ranks: \"%s\" is not a list of ranks like 0,8-15",
+				       list);
+		while (i < r->count && (rank_number(r->ranks[i].rank) < range.first ||
+					rank_number(r->ranks[i].rank) > range.last))
+			i++;
+		if (i == r->count)
+			return fail_range(r, &range, e);
+		p->ranges = grow(p->ranges, p->range_count, room, sizeof(*p->ranges));
+		p->ranges[p->range_count++] = range;
+		at = *at ? at + 1 : NULL;
 	}
 	return 0;
 }
@@ -102,7 +120,7 @@ static int is_whole(const struct html *p, const struct rank *r)
 	if (p->options->comparison)
 		return 1;
 	if (p->options->ranks)
-		return list_has(p->options->ranks, r);
+		return is_asked(p, r);
 	return p->report->count <= HTML_WHOLE_RANKS || r == p->worst || r == p->least;
 }
 
@@ -171,8 +189,8 @@ static json_t *redacted(json_t *j, const char *field, const struct redaction *hi
 	return j;
 }
 
-/* The report without command lines, which are wrapped and cut in a text, and without the folders of
- * its traces. The caller frees the ranks. */
+/* The report without command lines, which are wrapped and cut in a text, without the folders of its
+ * traces and without the arguments that name them. The caller frees the ranks. */
 static struct report without_places(const struct report *from)
 {
 	static char hidden[] = "(redacted)";
@@ -381,7 +399,8 @@ int html_page(const struct report *report, const struct html_options *o, struct 
 	struct buf verdict = { 0 };
 	struct report shown = *report;
 	json_t *index = names_json();
-	int status = check_list(o->ranks, report, e);
+	size_t room = 0;
+	int status = read_list(&p, &room, e);
 
 	if (o->redact) {
 		redaction_of(&p.redaction, report);
@@ -409,6 +428,7 @@ int html_page(const struct report *report, const struct html_options *o, struct 
 	json_decref(index);
 	buf_release(&verdict);
 	redaction_release(&p.redaction);
+	free(p.ranges);
 	if (o->redact)
 		free(shown.ranks);
 	return status;

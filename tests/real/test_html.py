@@ -327,7 +327,10 @@ class Html(PageCase):
                 ("--infer",), ("--simulated", "/nonexistent"):
             said = self.run_([MEMTRACE, "html", *options, directory, self.made("megatron")], status=2).stderr
             self.assertIn("a comparison, of %s and" % directory, said)
-        self.assertIn("not a list of ranks", self.run_([MEMTRACE, "html", "--ranks", "a", directory], status=2).stderr)
+        for wrong in "a", "", "0-", "0,,1", "0,,", "0,", ",0", "3-1", "0-1-2", "-1", "0 1":
+            said = self.run_([MEMTRACE, "html", "--ranks", wrong, self.made("megatron"), "-o", os.path.join(self.dir, "no.html")], status=2).stderr
+            self.assertIn('--ranks: "%s" is not a list of ranks like 0,8-15' % wrong, said)
+        self.assertIn('one rank is compared, not ""', self.run_([MEMTRACE, "html", "--ranks", "", directory, self.made("megatron")], status=2).stderr)
 
     def test_modules(self):
         """The unit tests of the page's code."""
