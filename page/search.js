@@ -1,6 +1,6 @@
 // What someone looks for lights up in every view: a view asks about the blocks of what it draws.
 
-export const FOUND_COLOUR = "#e600e6";
+export const FOUND_COLOUR = "#9246fe";
 
 // What a text asks for: a function, a file, a module; or a size like ">1GiB". Null: nothing.
 export function matcher(text) {

@@ -5,6 +5,7 @@ import { readFileSync } from "node:fs";
 import { load } from "./modules.mjs";
 
 const { colourOf, inkOn } = await load("palette.js");
+const { FOUND_COLOUR } = await load("search.js");
 
 // Colours as people without one kind of cone see them: Machado, Oliveira and Fernandes, "A Physiologically-based Model for Simulation of Color Vision
 // Deficiency", IEEE TVCG 15(6), 2009, the matrices of severity 1.0, over linear RGB. Distances are of CIELAB (D65), where 2.3 is just noticed.
@@ -38,11 +39,23 @@ test("colours are told apart by people without red or green cones; those with th
   }
 });
 
+function luminance(colour) {
+  const [r, g, b] = [1, 3, 5].map((i) => parseInt(colour.slice(i, i + 2), 16) / 255).map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+}
+
+test("what a search found is told apart from every other colour, and can be read on white and under black", () => {
+  for (const [name, vision] of Object.entries(VISIONS))
+    for (let i = 0; i < 15; i++) {
+      const other = seen(colourOf(i), vision);
+      const distance = Math.hypot(...seen(FOUND_COLOUR, vision).map((n, k) => n - other[k]));
+      assert.ok(distance >= 15, `${name}: ${distance.toFixed(1)} from colour ${i}`);
+    }
+  const light = luminance(FOUND_COLOUR);
+  assert.ok((light + 0.05) / 0.05 >= 4.5 && 1.05 / (light + 0.05) >= 4.5, FOUND_COLOUR);
+});
+
 test("a text on each colour has WCAG's contrast of 4.5", () => {
-  const luminance = (colour) => {
-    const [r, g, b] = [1, 3, 5].map((i) => parseInt(colour.slice(i, i + 2), 16) / 255).map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-  };
   for (let i = 0; i < 15; i++) {
     const [dark, light] = [luminance(colourOf(i)), inkOn(i) === "#fff" ? 1 : 0].sort((a, b) => a - b);
     assert.ok((light + 0.05) / (dark + 0.05) >= 4.5, colourOf(i));

@@ -7,14 +7,14 @@ from browser import Page
 from harness import BUILD
 from page_case import ALLOC, FREE, PageCase
 
-MAGENTA = """(selector) => [...document.querySelectorAll(selector)].reduce((sum, c) => {
+LIT = """(selector) => [...document.querySelectorAll(selector)].reduce((sum, c) => {
   const copy = new OffscreenCanvas(c.width, c.height).getContext("2d", { willReadFrequently: true });
   copy.drawImage(c, 0, 0);
   const { data } = copy.getImageData(0, 0, c.width, c.height);
-  for (let i = 0; i < data.length; i += 4) sum += data[i] === 230 && data[i + 1] === 0 && data[i + 2] === 230;
+  for (let i = 0; i < data.length; i += 4) sum += data[i] === 146 && data[i + 1] === 70 && data[i + 2] === 254;
   return sum;
 }, 0)"""
-RECTANGLES = '[...document.querySelectorAll("#flame rect")].filter((r) => getComputedStyle(r).fill === "rgb(230, 0, 230)").length'
+RECTANGLES = '[...document.querySelectorAll("#flame rect")].filter((r) => getComputedStyle(r).fill === "rgb(146, 70, 254)").length'
 PICTURES = {"3": "#treemap canvas", "4": "#segments", "5": "#lifetimes canvas"}
 
 
@@ -38,14 +38,14 @@ class HtmlViews(PageCase):
 
     def lit(self, page):
         """How much of each view is in the colour of what is found."""
-        found = {"timeline": page.run(MAGENTA, "#timeline canvas")}
+        found = {"timeline": page.run(LIT, "#timeline canvas")}
         page.press("1")
         found["stacks"] = page.run('document.querySelectorAll("#view tr.found").length')
         page.press("2")
         found["flame"] = page.run(RECTANGLES)
         for key, canvas in PICTURES.items():
             page.press(key)
-            found[canvas] = page.run(MAGENTA, canvas)
+            found[canvas] = page.run(LIT, canvas)
         return found
 
     def test_search(self):
