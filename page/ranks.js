@@ -2,6 +2,7 @@
 import { element, size } from "./format.js";
 
 const CELL = 22; // pixels
+const [FAILED, OUTLIER] = ["✕", "◆"];
 const LEAST_CELL = 8; // the width of a cell of a wide grid
 
 const seatsOfJobs = new WeakMap();
@@ -63,27 +64,35 @@ function moveFocus(e, grid, cells) {
 }
 
 // What colours the ranks: one measure for all of them, or they could not be compared. `of`: its name; `share`: of the device's memory, or of the
-// highest rank if the memory of some is not known.
+// highest rank if the memory of some is not known, as `whole` and `over` say.
 export function measureOf(ranks) {
   const isDevice = ranks.every((r) => r.peak.device_bytes || !r.peak.allocated_bytes);
   const level = isDevice ? (r) => r.peak.device_bytes : (r) => r.peak.allocated_bytes;
   const most = ranks.reduce((n, r) => Math.max(n, level(r)), 0) || 1;
   const hasCapacity = ranks.every((r) => r.device_memory_bytes);
   return { level, of: isDevice ? "of the device" : "allocated", whole: hasCapacity ? "the device" : "the highest rank",
+    over: hasCapacity ? "the device's memory" : "the highest rank's",
     share: (r) => level(r) / (hasCapacity ? r.device_memory_bytes : most) };
+}
+
+// What the colours and the marks of the ranks mean; of the marks, those that there are.
+export function hintOf({ of, over }, hasFailed, hasOutlier) {
+  const marks = [hasFailed && `${FAILED} ran out of memory`, hasOutlier && `${OUTLIER} differs from its group`].filter(Boolean);
+  return `Coloured by the peak ${of} as a share of ${over}${marks.length ? `; ${marks.join(", ")}` : ""}. A click opens a rank; so do the arrow keys and Enter.`;
 }
 
 export function showRanks(place, report, whole, chosen, open) {
   const cells = layoutOf(report.ranks.map((r) => r.rank), report.job);
   const outliers = new Set((report.job?.outliers || []).map((o) => o.rank));
-  const { level, share, of, whole: entirety } = measureOf(report.ranks);
+  const measure = measureOf(report.ranks);
+  const { level, share, of, whole: entirety } = measure;
   const [columns, rows] = [(c) => c.x, (c) => c.y].map((of) => 1 + cells.reduce((most, c) => Math.max(most, of(c)), 0));
   const grid = element("div", { class: "grid", style: `display:grid;gap:2px;grid-template-columns:repeat(${columns},minmax(${LEAST_CELL}px,${CELL}px));grid-auto-rows:${CELL}px;--rows:${rows}` });
   report.ranks.forEach((r, i) => {
     const seat = seatText(r.rank, report.job);
     const label = `rank ${r.rank}${seat ? `, ${seat}` : ""}: ${size(level(r))} ${of}, ${(100 * share(r)).toFixed(0)} % of ${entirety}${r.end === "oom" ? ", out of memory" : ""}` +
       `${outliers.has(r.rank) ? ", differs from its group" : ""}${whole.has(i) ? "" : ", record only"}`;
-    const text = r.end === "oom" ? "✕" : outliers.has(r.rank) ? "◆" : "";
+    const text = r.end === "oom" ? FAILED : outliers.has(r.rank) ? OUTLIER : "";
     const dark = share(r) > 0.55;
     grid.append(element("button", { type: "button", title: label, "aria-label": label, "data-entry": i, "data-bytes": level(r), "aria-pressed": i === chosen ? "true" : "false",
       tabindex: i === chosen ? 0 : -1,
@@ -93,6 +102,7 @@ export function showRanks(place, report, whole, chosen, open) {
   const axes = cells[0]?.across ? `${cells[0].across} across${cells[0].down.length ? `, ${cells[0].down.join(" and ")} down` : ""}` : "";
   grid.addEventListener("keydown", (e) => moveFocus(e, grid, cells));
   const hadFocus = place.contains(document.activeElement);
-  place.replaceChildren(grid, element("p", { class: "hint" }, axes));
+  const hint = hintOf(measure, report.ranks.some((r) => r.end === "oom"), report.ranks.some((r) => r.end !== "oom" && outliers.has(r.rank)));
+  place.replaceChildren(element("p", { class: "hint" }, hint), grid, element("p", { class: "hint" }, axes));
   if (hadFocus) grid.children[chosen].focus();
 }

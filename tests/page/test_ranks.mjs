@@ -4,7 +4,7 @@ import assert from "node:assert";
 import { load } from "./modules.mjs";
 
 const { fromRecord } = await load("record.js");
-const { measureOf } = await load("ranks.js");
+const { measureOf, hintOf } = await load("ranks.js");
 
 test("a record's curve: each point has its levels, and the peak is that of allocated", () => {
   const { data, category, owner, reserved } = fromRecord({ timeline: [[0, 10, 20, 90], [0.5, 40, 50, 80], [1, 30, 50, 70]] });
@@ -30,4 +30,12 @@ test("ranks are compared by one measure: the device's, unless one of them has no
   assert.deepEqual(mixed.map(measureOf(mixed).level), [40, 50]);
   assert.deepEqual(mixed.map(measureOf(mixed).share), [0.8, 1]);
   assert.equal(measureOf(mixed).of, "allocated");
+});
+
+test("the hint says what colours the ranks, and explains the marks that there are", () => {
+  const rank = (device, allocated, capacity) => ({ peak: { device_bytes: device, allocated_bytes: allocated }, device_memory_bytes: capacity });
+  const hint = (ranks, ...marks) => hintOf(measureOf(ranks), ...marks);
+  assert.match(hint([rank(60, 40, 100)], false, false), /^Coloured by the peak of the device as a share of the device's memory\. A click/);
+  assert.match(hint([rank(60, 40, null)], true, false), /^Coloured by the peak of the device as a share of the highest rank's; ✕ ran out of memory\. A click/);
+  assert.match(hint([rank(0, 40, 100)], true, true), /^Coloured by the peak allocated as a share of the device's memory; ✕ ran out of memory, ◆ differs from its group\. A click/);
 });
