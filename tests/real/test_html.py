@@ -121,6 +121,7 @@ class Html(PageCase):
         match, beside = (json.loads(self.run_([MEMTRACE, "match", "--json", path], status=None).stdout)["ranks"][0] for path in (self.traces, second))
         page = self.open(self.traces)
         self.check_match(page, self.report(self.traces)["ranks"][0], match)
+        self.assertEqual(page.errors, [])
         page = self.open(second, "--simulated", self.traces, "--config", config)
         self.check_match(page, self.report(second)["ranks"][0], beside, match)
         self.assertIn("\nnext        memtrace html --config %s %s\n" % (config, second),
@@ -167,10 +168,12 @@ class Html(PageCase):
 
     def test_a_spike_of_one_event(self):
         """Of 400,000 events one block of 3 GiB lives for one: it is drawn with its height, from the whole trace down to that event."""
-        page = self.open(self.page_trace("steps", 400000))
+        path = self.page_trace("steps", 400000)
+        page = self.open(path)
         self.assertFalse(page.run("memtrace.page.index.streams[0].by_slot"))
         peak = page.run("memtrace.page.current.category.totalAt(memtrace.page.current.category.peak())")
         self.assertGreater(peak, 3 << 30)
+        self.assertEqual(peak, self.report(path)["ranks"][0]["peak"]["allocated_bytes"])
         page.press("a")
         for zoom in range(18):
             self.assertEqual(page.run(DRAWN)["highestBand"], peak, "zoom %d" % zoom)
@@ -188,6 +191,7 @@ class Html(PageCase):
         self.assertTrue(page.run("memtrace.page.index.streams[0].by_slot"))
         self.check_peak(page, self.report(path)["ranks"][0])
         self.check_moments(page, path)
+        self.assertEqual(page.errors, [])
 
     def test_hostile_names(self):
         path = self.page_trace("hostile")
@@ -202,6 +206,7 @@ class Html(PageCase):
         for name in "</script><script>window.evil = 1</script>", "<img src=x onerror='window.evil = 2'>", "&lt;b&gt; -->", "${evil}", "not UTF-8", \
                 "line\\u2028separator \\u2029", "\\u202eright to left\\u2066", "(3,584 outer frames are left out)":
             self.assertIn(name, shown)
+        self.assertEqual([row[:2] for row in drawn.read(page, drawn.ROWS) if row[3:] == ["?  ?:1", "", ["?"]]], [[1024, 1]])  # whose name is empty
         everything = page.run("document.documentElement.outerHTML + JSON.stringify(memtrace.page.report) + JSON.stringify(memtrace.page.current.data.tables)")
         self.assertEqual({c for c in everything if c in "\u2028\u2029\u202e\u2066"}, set())
         deepest = max((row["stack"] for row in self.report(path)["ranks"][0]["peak"]["stacks"]), key=len)
@@ -218,6 +223,7 @@ class Html(PageCase):
         self.check_peak(page, self.report(path)["ranks"][0])
         sizes = {i: (1 + i % 37) * 512 for i in (6, 7, 8, 9, 20, 30)}
         self.assertEqual(page.run(STATE, page.run("memtrace.page.current.data.events - 1")), [sum(sizes.values()), len(sizes)])
+        self.assertEqual(page.errors, [])
 
     def test_a_truncated_trace(self):
         path = self.page_trace("steps", 20000)
@@ -236,6 +242,7 @@ class Html(PageCase):
         for secret in "testhost", "/job", self.dir, "window.evil = 3", "site-packages":
             self.assertNotIn(secret, text)
         self.assertIn("deep.py", text)
+        self.assertEqual(page.errors, [])
 
     def test_redacted_folder(self):
         """The folder of the traces is nowhere, also if it was named from where the command runs; of one job and of two."""
