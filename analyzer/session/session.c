@@ -253,8 +253,11 @@ int session_load(struct session *s, char *const *arguments, size_t count,
 	const char *records = NULL, *other = NULL;
 
 	session_init(s);
-	s->report.arguments = arguments;
-	s->report.argument_count = count;
+	s->arguments = xcalloc(count, sizeof(*s->arguments));
+	for (size_t i = 0; i < count; i++)
+		s->arguments[i] = xstrdup(arguments[i]);
+	s->report.arguments = s->arguments;
+	s->report.argument_count = s->argument_count = count;
 	for (size_t i = count; i-- > 0;)
 		*(path_is_records(arguments[i]) ? &records : &other) = arguments[i];
 	if (records && other)
@@ -266,7 +269,8 @@ int session_load(struct session *s, char *const *arguments, size_t count,
 	if (trace_files_find(&s->files, arguments, count, o->run, notes, e) < 0 ||
 	    session_read(s, o, notes, e) < 0)
 		return -1;
-	s->report.run = o->run;
+	s->run = o->run ? xstrdup(o->run) : NULL;
+	s->report.run = s->run;
 	if (s->files.count == 1) {
 		s->report.arguments = s->files.paths;
 		s->report.argument_count = 1;
@@ -275,7 +279,7 @@ int session_load(struct session *s, char *const *arguments, size_t count,
 	read_config(s);
 	if (s->has_config && config_has(&s->config, CONFIG_num_layers) &&
 	    config_has(&s->config, CONFIG_vocab_size))
-		s->report.declared = count == 1 ? arguments[0] : report_worst(&s->report)->trace;
+		s->report.declared = count == 1 ? s->arguments[0] : report_worst(&s->report)->trace;
 	/* A single file that was named is all that was asked for: no rank is missing then. */
 	if (s->files.count > 1 || strcmp(s->files.paths[0], arguments[0]))
 		ranks_relate(&s->report, s->has_config ? &s->config : NULL);
@@ -288,6 +292,10 @@ int session_load(struct session *s, char *const *arguments, size_t count,
 
 void session_release(struct session *s)
 {
+	for (size_t i = 0; i < s->argument_count; i++)
+		free(s->arguments[i]);
+	free(s->arguments);
+	free(s->run);
 	ranks_free(s->report.as_job);
 	report_release(&s->report);
 	trace_files_release(&s->files);

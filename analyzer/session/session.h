@@ -56,8 +56,10 @@ struct session {
 	int has_config;
 	char **argv; /* the command line of that rank; control characters are '?' */
 	size_t argv_count;
-	char **command; /* the same as it was, to run and not to print; ends with NULL */
-	char *working;  /* its working directory; NULL: unknown */
+	char **command;         /* the same as it was, to run and not to print; ends with NULL */
+	char *working;          /* its working directory; NULL: unknown */
+	char **arguments, *run; /* of the report */
+	size_t argument_count;
 };
 
 /* Finds the trace files of `arguments`; session_read() follows. `notes` receives a line for each

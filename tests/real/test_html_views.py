@@ -144,6 +144,9 @@ class HtmlViews(PageCase):
           .filter((e) => e.scrollHeight > e.clientHeight + 1 || e.scrollWidth > e.clientWidth + 1).map((e) => e.id)"""
         for jobs in [failed], [steps, failed]:
             page = self.open(*jobs)
+            text = page.run('document.getElementById("verdict").textContent')
+            for job in jobs:
+                self.assertIn("memtrace html %s" % job, text)
             page.page.emulate_media(media="print")
             page.page.set_viewport_size({"width": 1047, "height": 718})  # the room of an A4 page in pixels of CSS
             self.assertEqual(page.run(cut), [])
