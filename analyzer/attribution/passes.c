@@ -6,7 +6,6 @@
 #include <stdlib.h>
 
 #define MAX_CALLERS 64
-#define MIN_ALIKE 4
 #define MIN_LEFT (INT64_C(64) << 10) /* smaller blocks have no stack */
 
 /* A block of the job's own code, or of the model that it calls. */
@@ -316,21 +315,6 @@ static int has_left(const struct lifetimes *l, const struct spans *spans, const 
 	return 0;
 }
 
-/*
- * Without a loss or other code between them, parts of a pass that repeat themselves look like
- * passes. Equal ones from the first one on are passes, if there are many: what surrounds the
- * repeated part of a model would make the first one differ.
- */
-static int are_alike(const struct pass *all, size_t passes)
-{
-	size_t n = 1;
-
-	while (n + 1 < passes && all[n].bytes == all[0].bytes && all[n].stacks == all[0].stacks &&
-	       all[n].backwards == all[0].backwards)
-		n++;
-	return n >= MIN_ALIKE && n + 1 == passes;
-}
-
 struct live_passes passes_live(const struct lifetimes *l, const struct spans *spans,
 			       const struct tables *t, uint32_t request, uint64_t at_ns)
 {
@@ -342,16 +326,14 @@ struct live_passes passes_live(const struct lifetimes *l, const struct spans *sp
 	struct pass *all = divide(list, count, spans, t, &passes);
 	uint32_t over = backwards_over(&backwards, at_ns);
 	struct made largest = { 0 };
-	int alike;
 	uint32_t counted = UINT32_MAX; /* the backward passes before the last kept pass */
 
-	alike = are_alike(all, passes);
 	live.count = (uint32_t)passes;
 	live.newest = passes ? all[passes - 1].bytes : 0;
 	for (size_t i = 0; i + 1 < passes; i++) {
 		if (!all[i].is_repeated)
 			continue;
-		if (all[i].backwards >= over && (all[i + 1].is_sure || alike)) {
+		if (all[i].backwards >= over && all[i + 1].is_sure) {
 			live.waiting = bytes_add(live.waiting, all[i].bytes);
 			live.waiting_count++;
 		}
