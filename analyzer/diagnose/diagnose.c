@@ -222,8 +222,6 @@ static const char *confidence_of(const struct metrics *m, enum rule rule, bytes 
 	 * a pass that keeps no graph. */
 	if (rule == RULE_EVAL_GRAPH_KEPT && (!m->run_evaluates || FEW_BLOCKS))
 		c++;
-	if (rule == RULE_KV_CACHE_STATIC && m->kv_own)
-		c++;
 	/* The later call may be the reference, and hold but a layer's blocks. */
 	if (rule == RULE_REFERENCE_GRAPH && !m->again_kept)
 		c++;

@@ -230,9 +230,6 @@ static int is_data(const struct trained *n, const struct lifetime *l, const stru
 	uint32_t flags = tables_stack_flags(t, l->alloc.stack);
 	enum block_hint hint = stack_hint(flags);
 
-	/* A cache of keys and values is none. */
-	if (tables_stack_info(t, l->alloc.stack)->tags & TAGGED(GENERATE))
-		return 0;
 	return flags & STACK_FRAMES && !(flags & (STACK_INIT | STACK_LOADING | STACK_SAVING)) &&
 	       (hint == HINT_NOTHING || hint == HINT_INPUTS) && l->category != CATEGORY_BUFFERS &&
 	       !trained_has(n, l->alloc.bytes) && !trained_has(n, l->alloc.bytes / 2) &&

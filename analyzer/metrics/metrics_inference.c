@@ -3,8 +3,6 @@
 #include "metrics/metrics_head.h"
 #include "metrics/metrics_sizes.h"
 
-#define MIN_CACHE (INT64_C(1) << 20) /* smaller blocks are tokens */
-
 void metrics_tag_caches(struct metrics_pass *p, const struct snapshot *live)
 {
 	for (size_t i = 0; i < live->count; i++)
@@ -58,32 +56,6 @@ static bytes room_for(const struct metrics *m, bytes each)
 		       : 0;
 }
 
-int metrics_is_own_cache(const struct metrics_pass *p, uint32_t stack, bytes size)
-{
-	return size >= MIN_CACHE && stack < p->tables->stack_count &&
-	       p->tags[stack] & TAGGED(GENERATE) && tables_stack_is_own_code(p->tables, stack);
-}
-
-/* A loop of the job's own that generates text allocates its cache itself. */
-static void find_own_cache(const struct metrics_pass *p, const struct failure *f,
-			   const struct snapshot *live, struct metrics *m)
-{
-	bytes own = f && metrics_is_own_cache(p, f->stack, f->requested) ? f->requested : 0;
-
-	for (size_t i = 0; i < live->count; i++) {
-		const struct block_group *g = &live->groups[i];
-
-		if (g->category != CATEGORY_KV_CACHE &&
-		    metrics_is_own_cache(p, g->stack, g->largest))
-			add(&own, g->bytes);
-	}
-	if (own <= m->kv_cache)
-		return;
-	m->kv_cache = own;
-	m->kv_own = 1;
-	m->kv_token = m->kv_tokens_left = 0;
-}
-
 void metrics_find_inference(const struct metrics_pass *p, struct device_pass *d,
 			    const struct snapshot *live)
 {
@@ -101,10 +73,8 @@ void metrics_find_inference(const struct metrics_pass *p, struct device_pass *d,
 	/* A second model like the first is a reference for training, whose casts of weights are
 	 * freed behind each call of it, as a graph would be. */
 	m->inference = r->is_inference && !(m->twin && m->graphs_dropped);
-	if (!m->inference) {
-		find_own_cache(p, f, live, m);
+	if (!m->inference)
 		return;
-	}
 	m->kv_token = r->cache_token;
 	m->kv_request = r->cache;
 	m->kv_kept = r->cache_kept;
@@ -116,7 +86,6 @@ void metrics_find_inference(const struct metrics_pass *p, struct device_pass *d,
 	m->results = r->results;
 	m->results_blocks = r->results_blocks;
 	m->repeat_stack = r->results ? r->results_stack : m->repeat_stack;
-	find_own_cache(p, f, live, m);
 	find_head(p, d, live);
 	find_stage(p, d);
 }

@@ -7,8 +7,6 @@
 /* Tags the stacks whose blocks are a cache by their category, before sizes are compared. */
 void metrics_tag_caches(struct metrics_pass *p, const struct snapshot *live);
 /* After the metrics of the live blocks. */
-/* Did the job's own code make the block in a function called generate? */
-int metrics_is_own_cache(const struct metrics_pass *p, uint32_t stack, bytes size);
 void metrics_find_inference(const struct metrics_pass *p, struct device_pass *d,
 			    const struct snapshot *live);
 

@@ -1,7 +1,6 @@
 #include "metrics/metrics_live.h"
 
 #include "metrics/metrics_doubled.h"
-#include "metrics/metrics_inference.h"
 #include "metrics/metrics_replaced.h"
 #include "metrics/metrics_sizes.h"
 
@@ -70,9 +69,6 @@ static void copy_duplicates(struct metrics *m, const struct duplicates *p)
 
 int metrics_may_be_huge(const struct device_pass *d, uint64_t tags, bytes size)
 {
-	/* A cache that the job's own code allocates for generation. */
-	if ((tags & (TAGGED(GENERATE) | TAGGED(MODEL))) == TAGGED(GENERATE))
-		return 0;
 	return !metrics_is_logits(d, tags, size) && !metrics_is_score(d, tags, 0, size) &&
 	       !(tags &
 		 (TAGGED(LINEAR) | TAGGED(OPTIMIZER) | TAGGED(LOAD) | TAGGED(SAVE) | TAGGED(CLIP) |
@@ -158,8 +154,7 @@ static void find_new_data(const struct metrics_pass *p, const struct device_pass
 			&d->stacks[g->stack < p->tables->stack_count ? g->stack : 0];
 
 		if (g->category != CATEGORY_INPUTS || g->bytes <= m->data ||
-		    !tables_stack_is_own_code(p->tables, g->stack) ||
-		    metrics_is_own_cache(p, g->stack, g->largest) || l->last_step != d->step + 1 ||
+		    !tables_stack_is_own_code(p->tables, g->stack) || l->last_step != d->step + 1 ||
 		    l->steps != 1 || l->blocks != g->blocks)
 			continue;
 		m->data = g->bytes;

@@ -70,10 +70,30 @@ static void a_library_that_gives_back_does_not_grow(void **state)
 	assert_int_equal(m->outside_growth, 0);
 }
 
+/* Data that the job's own code makes in a function called generate: no cache of keys and values. */
+static void generated_data_are_no_cache(void **state)
+{
+	struct fixture *f = *state;
+	uint32_t line =
+		write_stack(&f->w, write_module(&f->w, "/torch/lib/libc10_cuda.so"),
+			    write_frame(&f->w, "Synthetic.generate", "/job/data.py", 7), 0, 0, 0);
+	const struct metrics *m;
+
+	for (int i = 0; i < 50; i++)
+		make(f, line, 20 * MIB);
+	micro_batch(f);
+	f->w.header.exit_status = 1;
+	fixture_event(f, MT_TENSOR_OOM, MIB, GIB, f->model);
+	m = fixture_report(f)->metrics;
+	assert_int_equal(m->kv_cache, 0);
+	assert_int_equal(m->data, 1000 * MIB);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		CASE(what_a_library_takes_grows_until_it_is_refused),
+		CASE(generated_data_are_no_cache),
 		CASE(one_rise_of_a_library_is_no_growth),
 		CASE(a_library_that_gives_back_does_not_grow),
 		CASE(the_peak_of_a_phase_may_be_its_begin),

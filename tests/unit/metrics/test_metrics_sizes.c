@@ -3,7 +3,6 @@
 
 #include "metrics/metrics_doubled.h"
 #include "metrics/metrics_head.h"
-#include "metrics/metrics_inference.h"
 #include "metrics/metrics_live.h"
 #include "metrics/metrics_sizes.h"
 
@@ -156,34 +155,12 @@ static void an_activation_function_is_in_proportion(void **state)
 	assert_int_equal(m.huge, 400 * MIB);
 }
 
-/* What the job's own code makes in a function called generate is a cache, and nothing else. */
-static void a_cache_of_ones_own_is_told_by_its_function(void **state)
-{
-	static struct stack_info info[STACKS] = { [OWN] = { .flags = STACK_FRAMES },
-						  [LAYER] = { .flags = STACK_FRAMES |
-								       STACK_MODULE } };
-	struct tables tables = { .stack_count = STACKS, .stack_info = info };
-	uint64_t tags[STACKS] = {
-		[OWN] = TAGGED(GENERATE), [LAYER] = TAGGED(GENERATE) | TAGGED(MODEL)
-	};
-	struct metrics_pass p = { .tables = &tables, .tags = tags };
-	struct device_pass d = { 0 };
-
-	(void)state;
-	assert_true(metrics_is_own_cache(&p, OWN, MIB));
-	assert_false(metrics_is_own_cache(&p, OWN, MIB / 2));
-	assert_false(metrics_is_own_cache(&p, LAYER, MIB));
-	assert_false(metrics_may_be_huge(&d, tags[OWN], 100 * MIB));
-	assert_true(metrics_may_be_huge(&d, tags[LAYER], 100 * MIB));
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_head_is_the_outermost_linear_layer),
 		cmocka_unit_test(tensors_of_twice_the_size_are_doubled),
 		cmocka_unit_test(an_activation_function_is_in_proportion),
-		cmocka_unit_test(a_cache_of_ones_own_is_told_by_its_function),
 		cmocka_unit_test(copies_of_the_jobs_own_code_are_logits),
 	};
 
