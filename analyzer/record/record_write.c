@@ -312,7 +312,8 @@ static json_t *record_json(const struct rank *x, const struct limits *l)
 	for (size_t i = 0; i < x->oom_count; i++)
 		if (i + l->failures >= x->oom_count)
 			json_array_append_new(list, failure(&x->ooms[i]));
-	set(j, "step_count", json_integer((json_int_t)(x->step_count + x->steps_left_out)));
+	set(j, "step_count",
+	    json_integer((json_int_t)x->step_count + (json_int_t)x->steps_left_out));
 	set(j, "steps", steps(x, l->steps));
 	set(j, "timeline", timeline(x, l->points));
 	set(j, "phases", list = json_array());
