@@ -6,19 +6,12 @@ import random
 import re
 import shlex
 import subprocess
-import sys
 import unittest
 
 from harness import BUILD, MEMTRACE, ROOT, Case
 
 MIB = 1 << 20
 # The kernel counts a process's memory before exec() too: the parent must be a small process, and this one is not.
-MEASURE = """import os, sys
-pid = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ, file_actions=[(os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0)])
-_, status, used = os.wait4(pid, 0)
-print(used.ru_maxrss)
-sys.exit(os.waitstatus_to_exitcode(status))
-"""
 MAN = os.path.join(ROOT, "docs", "man", "memtrace-summarize.1")
 
 
@@ -188,8 +181,7 @@ class Summarize(Case):
 
     def held(self, records, *command):
         """The most memory of a command, `report --json` without another, in bytes."""
-        done = self.run_([sys.executable, "-S", "-c", MEASURE, MEMTRACE, *(command or ("report", "--json")), records])
-        return int(done.stdout) << 10
+        return self.most_memory(*(command or ("report", "--json")), records)
 
     def test_memory_of_many_ranks(self):
         """Of 10,240 ranks a report may hold 128 MiB: of 2,048 a fifth of that, beside what one rank takes."""

@@ -123,7 +123,7 @@ class Screens(Live):
             lines = t.shows("filter: rank:500")
             self.assertLessEqual(max(map(len, lines)), 80)
             t.keys("Enter")
-            lines = t.shows(r"grows by 1.0 MiB a step")
+            lines = t.shows(r"rank 500 +pid")
             self.assertRegex("\n".join(lines), r"(?s)rank 500 +pid \d+ on .*peaks .*stacks .*main +train.py:10")
             t.keys("?")
             t.shows("Ctrl-L")
