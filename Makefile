@@ -294,7 +294,7 @@ check:          ## gcc -fanalyzer, clang-tidy and cppcheck over preload and anal
 .PHONY: checked cppcheck
 checked: $(CHECKED:%.c=$(BUILD)/%.tidy) cppcheck
 $(BUILD)/%.tidy: $(BUILD)/%.o .clang-tidy
-	@clang-tidy --quiet $*.c -- -std=gnu17 -Iinclude -Ianalyzer -Ipreload -Ipreload/sim -I$(CUDA) -DMEMTRACE_VERSION='"$(VERSION)"' 2>$@.log || { cat $@.log; exit 1; }
+	@clang-tidy --quiet $*.c -- -std=gnu17 -I$(BUILD)/generated -Iinclude -Ianalyzer -Ipreload -Ipreload/sim -I$(CUDA) -DMEMTRACE_VERSION='"$(VERSION)"' 2>$@.log || { cat $@.log; exit 1; }
 	@touch $@
 cppcheck:
 	@mkdir -p $(BUILD)/cppcheck

@@ -51,6 +51,7 @@ static uint32_t phase_within(struct marks *m, uint32_t parent, uint32_t name)
 	uint32_t key[2] = { parent, name };
 	struct phase_index *found;
 
+	/* NOLINTNEXTLINE(clang-analyzer-core.*): the bytes of both numbers are set */
 	HASH_FIND(hh, m->index, key, sizeof(key), found);
 	if (found)
 		return found->phase;

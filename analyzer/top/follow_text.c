@@ -33,8 +33,7 @@ static void add_device(struct buf *b, const struct live_process *p, const struct
 	buf_puts(b, ", peak ");
 	size_add(b, d->device_peak, 0);
 	if (d->ooms + d->refused)
-		buf_addf(b, ", %llu failed allocations",
-			 (unsigned long long)(d->ooms + d->refused));
+		buf_addf(b, ", %llu failed allocations", (unsigned long long)d->ooms + d->refused);
 	add_trend(b, d);
 }
 

@@ -99,6 +99,9 @@ class Faults(Case):
                 break
         self.assertEqual(len(self.lines(done)), 1, done.stderr)
         self.assertIn("not recording", done.stderr)
+        deadline = time.monotonic() + 10
+        while self.paths() and time.monotonic() < deadline:  # the writer takes the file away, and the job does not wait for it
+            time.sleep(0.01)
         self.assertEqual(self.paths(), [])
 
     def test_directory_that_cannot_be_made(self):
