@@ -92,13 +92,10 @@ static const char *why_unknown(const struct report *r, enum level m)
 {
 	if (!is_told(r, m))
 		return "the file of another tool does not tell it";
-	for (size_t i = 0; i < r->count; i++)
-		if (r->ranks[i].peak_of == PEAK_OF_HISTORY)
-			return "the recorded history lacks its beginning, where more may have been "
-			       "in use";
-	for (size_t i = 0; i < r->count; i++)
-		if (r->ranks[i].peak_of == PEAK_OF_MOMENT)
-			return "the snapshot has no history, only what was live at its end";
+	for (enum peak_scope s = PEAK_OF_JOB; s < PEAK_SCOPE_COUNT; s++)
+		for (size_t i = 0; i < r->count; i++)
+			if (r->ranks[i].peak_of == s && peak_scope_why_lower(s))
+				return peak_scope_why_lower(s);
 	return NULL;
 }
 

@@ -36,8 +36,7 @@ static const char *why_unknown(const struct diff *c)
 {
 	for (int s = 0; s < SIDES; s++)
 		for (size_t i = 0; i < c->side[s].count; i++)
-			if (c->side[s].ranks[i]->peak_of == PEAK_OF_HISTORY ||
-			    c->side[s].ranks[i]->peak_of == PEAK_OF_MOMENT)
+			if (peak_scope_why_lower(c->side[s].ranks[i]->peak_of))
 				return "whether a peak grew past the limit is not known: a snapshot "
 				       "has not the whole history";
 	return NULL;
@@ -56,22 +55,19 @@ static int print(const struct diff *c, char **sides, const struct limit *limit,
 {
 	struct style style = term_style((enum color_when)o->color);
 	struct buf out = { 0 }, over = { 0 };
-	const char *unknown;
+	const char *unknown, *exceeded;
 	int status;
 
 	style.raw_bytes = o->raw_bytes;
 	style.top = o->top;
 	if (limit->is_given)
 		find_over(c, limit, o->raw_bytes, &over);
+	exceeded = over.length ? over.text : "";
 	unknown = limit->is_given && !over.length ? why_unknown(c) : NULL;
 	if (o->json)
 		diff_json(c, limit->is_given && !unknown, over.length != 0, &out);
 	else
-		diff_text(c,
-			  !limit->is_given ? NULL
-			  : over.length    ? over.text
-					   : "",
-			  unknown, &style, &out);
+		diff_text(c, limit->is_given ? exceeded : NULL, unknown, &style, &out);
 	if (!o->json && is_changed(c))
 		command_add_page(&out, &(struct buf){ 0 }, sides, SIDES);
 	status = command_print(out.text, out.length);

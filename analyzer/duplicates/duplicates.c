@@ -7,9 +7,7 @@
 
 #include <stdlib.h>
 
-#define MIN_SIZE TRAINED_MIN_SIZE
 #define ADAM_STATES 2  /* of each parameter */
-#define MIN_SIZES 3    /* different sizes of states, of which a common divisor says something */
 #define MIN_COPIED 48  /* percent: what a copy of all parameters is of both, about a half */
 #define MIN_REPEATED 8 /* parameters, in the order of a model before: fewer may be chance */
 #define MAX_REPEATED 4096
@@ -39,7 +37,7 @@ static bytes second_states(const struct trained *n)
 /* A tensor that the job's own code holds, or a module, outside of any forward pass. */
 static int is_held(const struct lifetime *l, const struct tables *t)
 {
-	return l->alloc.bytes >= MIN_SIZE &&
+	return l->alloc.bytes >= TRAINED_MIN_SIZE &&
 	       (l->category == CATEGORY_PARAMETERS || l->category == CATEGORY_BUFFERS ||
 		l->category == CATEGORY_INPUTS || l->category == CATEGORY_OTHER ||
 		l->category == CATEGORY_TEMPORARIES) &&
@@ -115,7 +113,7 @@ static void find_copies(struct duplicates *d, const struct trained *n, const str
 	if (d->copies < parameters / 100 * MIN_COPIED) {
 		d->copies = 0;
 		d->copies_count = 0;
-		for (size_t i = 0; own.count >= MIN_SIZES && i < own.count; i++) {
+		for (size_t i = 0; own.count >= TRAINED_MIN_SIZES && i < own.count; i++) {
 			d->copies = bytes_add(d->copies, bytes_times(own.list[i].size,
 								     (int64_t)own.list[i].count));
 			d->copies_count += (uint32_t)own.list[i].count;
@@ -386,7 +384,7 @@ static void find_gradient_copies(struct duplicates *d, const struct trained *n,
 	for (size_t i = 0; gradients && i < l->count; i++) {
 		const struct mt_record *r = &l->list[i].alloc;
 
-		if (r->bytes < MIN_SIZE || !tables_stack_is_own_code(t, r->stack) ||
+		if (r->bytes < TRAINED_MIN_SIZE || !tables_stack_is_own_code(t, r->stack) ||
 		    !is_gradient_size(n, r->bytes, gradients) ||
 		    !is_before_optimizer(spans, r->time_ns, has_optimizer, now->step))
 			continue;
@@ -394,7 +392,7 @@ static void find_gradient_copies(struct duplicates *d, const struct trained *n,
 		d->copies_stay |= spans_at(spans, r->time_ns)->step < now->step ||
 				  spans_at(spans, r->time_ns)->next == ACTIVITY_OPTIMIZER;
 	}
-	if (gradients && request->bytes >= MIN_SIZE &&
+	if (gradients && request->bytes >= TRAINED_MIN_SIZE &&
 	    tables_stack_is_own_code(t, request->stack) &&
 	    is_gradient_size(n, request->bytes, gradients) &&
 	    is_before_optimizer(spans, at_ns, has_optimizer, now->step))

@@ -2,8 +2,6 @@
 
 #include "attribution/attribution.h"
 
-#define MIN_SIZES 3 /* different sizes of states, of which a common divisor says something */
-
 uint64_t trained_of(const struct trained *n, bytes size)
 {
 	if (n->by_gradients)
@@ -29,7 +27,8 @@ static uint64_t states_each(const struct trained *n)
 		while (parameters && least < TRAINED_MOST_STATES && s->count / least > parameters)
 			least++;
 	}
-	return n->states.count >= MIN_SIZES && divisor <= TRAINED_MOST_STATES ? divisor : least;
+	return n->states.count >= TRAINED_MIN_SIZES && divisor <= TRAINED_MOST_STATES ? divisor
+										      : least;
 }
 
 void trained_count(struct trained *n, const struct lifetimes *l, const struct tables *t,

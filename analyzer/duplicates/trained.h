@@ -9,6 +9,7 @@
 #define TRAINED_MIN_SIZE \
 	(INT64_C(64) << 10)   /* smaller blocks have no stack, and many have one size */
 #define TRAINED_MOST_STATES 3 /* of each parameter: Adam with amsgrad */
+#define TRAINED_MIN_SIZES 3   /* different sizes, of which something can be said */
 
 /* The counts by size. */
 struct trained {

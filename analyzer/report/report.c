@@ -15,9 +15,9 @@ const char *end_name(enum end e)
 }
 
 static const struct {
-	const char *key, *title;
+	const char *key, *title, *why_lower;
 } peak_scopes[] = {
-#define X(id, key, title) { key, title },
+#define X(id, key, title, why) { key, title, why },
 	PEAK_SCOPES(X)
 #undef X
 };
@@ -30,6 +30,11 @@ const char *peak_scope_key(enum peak_scope s)
 const char *peak_scope_title(enum peak_scope s)
 {
 	return peak_scopes[s].title;
+}
+
+const char *peak_scope_why_lower(enum peak_scope s)
+{
+	return peak_scopes[s].why_lower;
 }
 
 enum peak_scope peak_scope_find(struct str key)

@@ -33,20 +33,23 @@ enum end { END_UNKNOWN, END_EXIT, END_OOM, END_KILLED, END_RUNNING };
 const char *end_name(enum end e);
 
 /* Of what the peaks of a device are, if its trace begins after the job, or is a moment of it:
- * X(id, key, title). */
-#define PEAK_SCOPES(X)                                                               \
-	X(JOB, "job", "")                                                            \
-	X(HISTORY, "history", "in the recorded history, whose beginning is missing") \
-	X(PROFILE, "profile", "while it was profiled")                               \
-	X(MOMENT, "moment", "when the snapshot was taken")
+ * X(id, key, title, why they may be lower than the job's or NULL). */
+#define PEAK_SCOPES(X)                                                                 \
+	X(JOB, "job", "", NULL)                                                        \
+	X(HISTORY, "history", "in the recorded history, whose beginning is missing",   \
+	  "the recorded history lacks its beginning, where more may have been in use") \
+	X(PROFILE, "profile", "while it was profiled", NULL)                           \
+	X(MOMENT, "moment", "when the snapshot was taken",                             \
+	  "the snapshot has no history, only what was live at its end")
 enum peak_scope {
-#define X(id, key, title) PEAK_OF_##id,
+#define X(id, key, title, why) PEAK_OF_##id,
 	PEAK_SCOPES(X)
 #undef X
 		PEAK_SCOPE_COUNT
 };
 const char *peak_scope_key(enum peak_scope s);
 const char *peak_scope_title(enum peak_scope s);
+const char *peak_scope_why_lower(enum peak_scope s);
 /* PEAK_OF_JOB if there is no such key. */
 enum peak_scope peak_scope_find(struct str key);
 
