@@ -1,4 +1,4 @@
-#define _GNU_SOURCE /* nftw */
+#define _GNU_SOURCE /* nftw, environ */
 #include "modelrun/model_run.h"
 
 #include "config/document.h"
@@ -30,11 +30,40 @@ struct model_job {
 	char *folder, *script, *asked; /* the text of JOB.json */
 };
 
-/* The variables by which a run's memory differs. The job's own are set, and those of the user's
- * shell are not: they are no part of the job. */
+/* The variables of a job by which a run's memory differs. */
 static const char *const variables[] = { "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF",
 					 "PYTORCH_NO_CUDA_MEMORY_CACHING",
 					 "CUBLAS_WORKSPACE_CONFIG" };
+
+/* Variables of the user's shell by which a run, or its trace, differs: they are no part of the job,
+ * and the result is kept for other shells. */
+static const char *const foreign[] = { "PYTORCH_",      "CUBLAS_",      "CUDNN_", "CUDA_DEVICE_",
+				       "CUDA_VISIBLE_", "CUDA_MODULE_", "NCCL_",  "TORCH_NCCL_",
+				       "CUDASIM_",      "MEMTRACE_" };
+
+static int is_foreign(const char *variable)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(foreign); i++)
+		if (!strncmp(variable, foreign[i], strlen(foreign[i])))
+			return 1;
+	return 0;
+}
+
+/* A shell cannot unset a name that has other characters. */
+static size_t name_length(const char *variable)
+{
+	size_t length = strspn(variable, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+					 "0123456789_");
+
+	return variable[length] == '=' ? length : 0;
+}
+
+static void add_foreign(struct buf *b)
+{
+	for (char **v = environ; v && *v; v++)
+		if (is_foreign(*v) && name_length(*v))
+			buf_addf(b, " %.*s", (int)name_length(*v), *v);
+}
 
 static json_t *environment_of(const struct config *c)
 {
@@ -54,8 +83,7 @@ static void add_environment(struct buf *b, const struct config *c)
 	json_t *kept = environment_of(c);
 
 	buf_puts(b, "unset");
-	for (size_t i = 0; i < ARRAY_SIZE(variables); i++)
-		buf_addf(b, " %s", variables[i]);
+	add_foreign(b);
 	buf_puts(b, "; ");
 	for (size_t i = 0; i < ARRAY_SIZE(variables); i++) {
 		const char *value = json_string_value(json_object_get(kept, variables[i]));

@@ -1,6 +1,7 @@
 """memtrace estimate --how run: the model of a config.json, built and trained on the simulated device."""
 import json
 import os
+import shutil
 import subprocess
 import tempfile
 import unittest
@@ -65,6 +66,14 @@ class Run(unittest.TestCase):
         self.assertNotIn("how", formula)
         for key in ("total_bytes", "steady_bytes"):
             self.assertLess(abs(run[key] / formula[key] - 1), 0.005, key)
+
+    def test_the_shell_s_settings_are_no_part_of_the_model(self):
+        """A recorder that is off, a budget, a small card, an allocator's setting: none changes a result that is kept for the next shell."""
+        options = ("--json", "--how", "run", "--set", "precision=fp32")
+        own = self.ask(BERT, *options)
+        shutil.rmtree(os.path.join(self.folder.name, "memtrace"))
+        self.assertEqual(self.ask(BERT, *options, MEMTRACE_DISABLE="1", MEMTRACE_BUDGET="1M", CUDASIM_MEMORY="64M", CUDASIM_DRIVER="100", CUDA_VISIBLE_DEVICES="",
+                                  PYTORCH_NO_CUDA_MEMORY_CACHING="1", PYTORCH_ALLOC_CONF="expandable_segments:True"), own)
 
     def test_neither(self):
         self.assertIn("no model_type", self.ask({**BERT, "model_type": "nothing_like_it"}, status=2))
