@@ -1,13 +1,14 @@
 """memtrace export: every format read by a program of other people, on three jobs, held against PyTorch's own counters and snapshot."""
 import json
 import os
+import pickle
 import sys
 import unittest
 
 import export_case
 from export_formats import Formats
 from export_snapshots import Snapshots
-from harness import JOBS, MEMTRACE
+from harness import JOBS, MEMTRACE, ROOT, torchrun
 
 
 class Expandable(Snapshots, Formats, export_case.Expandable):
@@ -46,6 +47,56 @@ class Ddp(Snapshots, Formats, export_case.Ddp):
 
     def test_of_one_rank_only(self):
         self.assertEqual([row["rank"] for row in self.table("processes", self.job.traces, "--rank", "1")], ["1"])
+
+
+class Dying(export_case.Case):
+    """The job of `make demo` that runs out of memory, on a card of 12 GiB: what it leaves is exported, and read back."""
+
+    def ranks_of(self, path):
+        report = json.loads(self.run_([MEMTRACE, "report", "--json", path]).stdout)
+        return report["ranks"], [(f["rule"], f["bytes"], f["confidence"]) for f in report["findings"] if f["severity"] != "note"]
+
+    @staticmethod
+    def live_at_the_failure(path, device):
+        """What PyTorch had asked for and not freed. Its counters are read later: the failed operation's own tensors are freed then."""
+        with open(path, "rb") as f:
+            events = pickle.load(f)["device_traces"][device]
+        failed = max(n for n, e in enumerate(events) if e["action"] == "oom")
+        return sum({"alloc": e["size"], "free_completed": -e["size"]}.get(e["action"], 0) for e in events[:failed])
+
+    def check_read(self, path, said, recorded, cause):
+        """Bytes in requested sizes (PyTorch's own file) are within a thousandth of those in blocks."""
+        (read,), causes = self.ranks_of(path)
+        failed, known = read["oom"][-1], recorded["oom"][-1]
+        self.assertAlmostEqual(failed["allocated_bytes"], said["now"], delta=said["now"] / 1000)
+        self.assertAlmostEqual(read["peak"]["allocated_bytes"], said["peak"], delta=said["peak"] / 1000)
+        self.assertEqual(read["peak"]["reserved_bytes"], said["reserved"])
+        for key in "step", "phase", "requested_bytes", "free_bytes":
+            self.assertEqual(failed[key], known[key], key)
+        for category, size in known["by_category"].items():
+            self.assertAlmostEqual(failed["by_category"].get(category, 0), size, delta=said["now"] / 1000, msg=category)
+        self.assertEqual(causes[0][0], cause[0])
+        self.assertAlmostEqual(causes[0][1], cause[1], delta=cause[1] / 1000)
+        return read, causes
+
+    def test_a_job_that_died(self):
+        script, own = os.path.join(ROOT, "examples", "train_gpt2.py"), os.path.join(self.dir, "own.pickle")
+        self.simulate(torchrun(2, os.path.join(JOBS, "dying_snapshot.py"), own, script), "--memory", "12GiB", "--gpus", "2", status=1)
+        ranks, causes = self.ranks_of(self.traces)
+        self.assertEqual([r["end"] for r in ranks], ["oom", "oom"])
+        self.assertEqual(causes[0][0], "ATTN_QUADRATIC")
+        for rank in ranks:
+            number = str(rank["rank"])
+            with open(own + number + ".json", encoding="utf-8") as f:
+                said = {**json.load(f), "now": self.live_at_the_failure(own + number, rank["rank"])}
+            ours = os.path.join(self.dir, "ours.pickle")
+            self.run_([MEMTRACE, "export", "--format", "pytorch", "--rank", number, "-o", ours, self.traces])
+            for path in ours, own + number:
+                read, _ = self.check_read(path, said, rank, causes[0])
+            read, again = self.check_read(ours, said, rank, causes[0])
+            self.assertEqual(read["peak"]["allocated_bytes"], said["peak"])
+            self.assertEqual(read["oom"][-1]["allocated_bytes"], rank["oom"][-1]["allocated_bytes"])
+            self.assertEqual(again[0][:2], causes[0][:2])
 
 
 class Alone(export_case.Case):
