@@ -85,29 +85,61 @@ struct frame_info {
 struct known_frame {
 	UT_hash_handle hh;
 	struct frame_info info;
-	char text[]; /* the file, a zero, the function */
+	char text[]; /* the file, 1 if names are bare or 0, the function */
 };
 
 static struct known_frame *known;
 static pthread_mutex_t known_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static const struct file_rows *rows_of_file(const struct tables *t, struct file_rows *files,
-					    uint32_t file)
+/* The frames of one trace. */
+struct frame_reader {
+	const struct tables *t;
+	struct file_rows *files; /* of each string */
+	int bare;                /* has_bare_names() */
+};
+
+static const struct file_rows *rows_of_file(const struct frame_reader *r, uint32_t file)
 {
-	struct file_rows *f = &files[file];
+	struct file_rows *f = &r->files[file];
 
 	for (size_t i = 0; i < ROWS && !f->done; i++)
-		if (str_matches(tables_string(t, file), rows[i].file))
+		if (str_matches(tables_string(r->t, file), rows[i].file))
 			f->rows[i / 64] |= UINT64_C(1) << i % 64;
 	f->done = 1;
 	return f;
 }
 
-static struct frame_info read_frame(const struct tables *t, struct file_rows *files,
-				    const struct mt_frame *f)
+/* Does a function match a row? A bare name, "forward" of Linear.forward, does not tell the class of
+ * a method: the row's file has to tell it, or every class has to match. */
+static int is_function_of(struct str function, const struct row *r, int bare)
 {
-	const struct file_rows *file = rows_of_file(t, files, f->file);
-	struct str function = tables_string(t, f->function);
+	const char *method = bare ? strrchr(r->function, '.') : NULL;
+
+	if (str_matches(function, r->function))
+		return 1;
+	if (!method || !strcmp(method, ".*"))
+		return 0;
+	return (strcmp(r->file, "*") || method == r->function + strlen("*")) &&
+	       str_matches(function, method + strlen("."));
+}
+
+/* Python before 3.11, and PyTorch's snapshots, give functions bare names. */
+static int has_bare_names(const struct tables *t)
+{
+	for (size_t i = 1; i < t->frame_count; i++) {
+		struct str file = tables_string(t, t->frames[i].file);
+		struct str function = tables_string(t, t->frames[i].function);
+
+		if (str_matches(file, "*.py") && memchr(function.at, '.', function.length))
+			return 0;
+	}
+	return 1;
+}
+
+static struct frame_info read_frame(const struct frame_reader *reader, const struct mt_frame *f)
+{
+	const struct file_rows *file = rows_of_file(reader, f->file);
+	struct str function = tables_string(reader->t, f->function);
 	struct frame_info s = { 0 };
 
 	for (size_t word = 0; word < ARRAY_SIZE(file->rows); word++)
@@ -116,7 +148,7 @@ static struct frame_info read_frame(const struct tables *t, struct file_rows *fi
 
 			if (s.hint && stack_hint(r->value))
 				continue;
-			if (!str_matches(function, r->function))
+			if (!is_function_of(function, r, reader->bare))
 				continue;
 			s.tags |= r->tags;
 			s.kinds |= r->kind;
@@ -130,25 +162,24 @@ static struct frame_info read_frame(const struct tables *t, struct file_rows *fi
 }
 
 /* As read_frame(), of a frame that may be known. The lock is held. */
-static struct frame_info find_frame(const struct tables *t, struct file_rows *files,
-				    const struct mt_frame *f)
+static struct frame_info find_frame(const struct frame_reader *r, const struct mt_frame *f)
 {
-	struct str file = tables_string(t, f->file), function = tables_string(t, f->function);
+	struct str file = tables_string(r->t, f->file), function = tables_string(r->t, f->function);
 	size_t length = file.length + 1 + function.length;
 	char text[MAX_KNOWN_TEXT];
 	struct known_frame *k;
 
 	if (length > sizeof(text))
-		return read_frame(t, files, f);
+		return read_frame(r, f);
 	memcpy(text, file.at, file.length);
-	text[file.length] = 0;
+	text[file.length] = (char)r->bare;
 	memcpy(text + file.length + 1, function.at, function.length);
 	HASH_FIND(hh, known, text, length, k);
 	if (!k && HASH_COUNT(known) >= MAX_KNOWN)
-		return read_frame(t, files, f);
+		return read_frame(r, f);
 	if (!k) {
 		k = xcalloc(1, sizeof(*k) + length);
-		k->info = read_frame(t, files, f);
+		k->info = read_frame(r, f);
 		memcpy(k->text, text, length);
 		HASH_ADD_KEYPTR(hh, known, k->text, length, k);
 	}
@@ -235,14 +266,18 @@ static int is_allocator(const struct tables *t, uint32_t module)
 
 void frames_attribute(struct tables *t)
 {
-	struct file_rows *files = xcalloc(t->string_count, sizeof(*files));
+	struct frame_reader r = {
+		.t = t,
+		.files = xcalloc(t->string_count, sizeof(*r.files)),
+		.bare = has_bare_names(t),
+	};
 	struct frame_info *frames = xcalloc(t->frame_count, sizeof(*frames));
 
 	t->stack_info = xcalloc(t->stack_count, sizeof(*t->stack_info));
 	t->frame_kinds = xcalloc(t->frame_count, sizeof(*t->frame_kinds));
 	pthread_mutex_lock(&known_lock);
 	for (size_t i = 1; i < t->frame_count; i++) {
-		frames[i] = find_frame(t, files, &t->frames[i]);
+		frames[i] = find_frame(&r, &t->frames[i]);
 		t->frame_kinds[i] = (unsigned char)frames[i].kinds;
 		t->signatures |= frames[i].signatures;
 	}
@@ -253,6 +288,6 @@ void frames_attribute(struct tables *t)
 			t->stack_info[i].flags |= STACK_PYTORCH;
 	}
 	add_activities(t->stack_info, t->stack_count);
-	free(files);
+	free(r.files);
 	free(frames);
 }

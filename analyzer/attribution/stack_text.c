@@ -1,6 +1,7 @@
 #include "attribution/stack_text.h"
 
 #include "attribution/attribution.h"
+#include "util/glob.h"
 
 #include <string.h>
 
@@ -47,18 +48,24 @@ static uint32_t shown_frame(const struct tables *t, const struct stack *p, uint3
 	return from;
 }
 
-/* Without the line. */
-static void add_function(const struct tables *t, const struct mt_frame *f, const char *between,
-			 struct buf *b)
+/* The name of a file without its folders. */
+static struct str name_of_file(struct str file)
 {
-	struct str function = tables_string(t, f->function), file = tables_string(t, f->file);
-	const struct str unknown = { "?", 1 };
 	size_t slash = file.length;
 
 	while (slash && file.at[slash - 1] != '/')
 		slash--;
-	if (file.length)
-		file = (struct str){ file.at + slash, file.length - slash };
+	return file.length ? (struct str){ file.at + slash, file.length - slash } : file;
+}
+
+/* Without the line. */
+static void add_function(const struct tables *t, const struct mt_frame *f, const char *between,
+			 struct buf *b)
+{
+	struct str function = tables_string(t, f->function);
+	struct str file = name_of_file(tables_string(t, f->file));
+	const struct str unknown = { "?", 1 };
+
 	buf_add_clean(b, function.length ? function : unknown);
 	buf_puts(b, between);
 	buf_add_clean(b, file.length ? file : unknown);
@@ -115,17 +122,26 @@ void stack_add_inner(const struct tables *t, uint32_t stack, struct buf *b)
 		add_short_frame(t, tables_frame(t, p->frames[0]), " ", b);
 }
 
+/* The class of a forward() method. A bare name does not tell it: the file's name stands for it. */
+static struct str class_of(const struct tables *t, const struct mt_frame *f)
+{
+	struct str name = tables_string(t, f->function),
+		   file = name_of_file(tables_string(t, f->file));
+
+	if (str_matches(name, "*.forward"))
+		return (struct str){ name.at, name.length - strlen(".forward") };
+	return (struct str){ file.at,
+			     file.length - (str_matches(file, "*.py") ? strlen(".py") : 0) };
+}
+
 void stack_add_module(const struct tables *t, uint32_t stack, struct buf *b)
 {
 	const struct stack *p = tables_stack(t, stack);
-	const size_t suffix = strlen(".forward");
 	int called = 0;
 
 	if (!(tables_stack_flags(t, stack) & STACK_MODULE))
 		return;
 	for (uint32_t i = p->frame_count; i-- > 0;) {
-		struct str name = tables_string(t, tables_frame(t, p->frames[i])->function);
-
 		if (frame_is(t, p->frames[i], FRAME_MODULE_CALL)) {
 			called = 1;
 			continue;
@@ -136,6 +152,6 @@ void stack_add_module(const struct tables *t, uint32_t stack, struct buf *b)
 		called = 0;
 		if (b->length)
 			buf_puts(b, ".");
-		buf_add_clean(b, (struct str){ name.at, name.length - suffix });
+		buf_add_clean(b, class_of(t, tables_frame(t, p->frames[i])));
 	}
 }

@@ -5,6 +5,8 @@
 
 #include "attribution/attribution.h"
 #include "attribution/frames.h"
+#include "attribution/stack_text.h"
+#include "util/buf.h"
 #include "util/glob.h"
 
 static const struct row {
@@ -72,12 +74,63 @@ static void a_closure_is_not_the_optimizers(void **state)
 	assert_true(tables_stack_flags(&f->trace.tables, state_of) & STACK_OPTIMIZER);
 }
 
+/* As Python 3.10 and PyTorch's snapshots name functions: a file tells the class, or any class will
+ * do; a class that a row names for all files is not told. */
+static void bare_names_are_those_of_methods(void **state)
+{
+	struct fixture *f = *state;
+	uint32_t linear = write_frame(&f->w, "forward", "/x/torch/nn/modules/linear.py", 1),
+		 own = write_frame(&f->w, "forward", "/job/model.py", 2),
+		 call = write_frame(&f->w, "_call_impl", "/x/torch/nn/modules/module.py", 3),
+		 made = write_frame(&f->w, "__init__", "/x/torch/nn/modules/linear.py", 4),
+		 average = write_frame(&f->w, "step", "/x/diffusers/training_utils.py", 5);
+	uint32_t module = write_module(&f->w, "/x/torch/lib/libc10_cuda.so");
+	uint32_t in_linear = write_stack(&f->w, module, linear, call, own, 0),
+		 in_own = write_stack(&f->w, module, own, call, own, 0),
+		 in_init = write_stack(&f->w, module, made, 0, 0, 0),
+		 in_average = write_stack(&f->w, module, average, 0, 0, 0);
+	struct buf path = { 0 };
+	const struct tables *t;
+
+	fixture_event(f, MT_TENSOR_ALLOC, 1 << 20, MIB, in_linear);
+	fixture_report(f);
+	t = &f->trace.tables;
+	assert_true(tables_stack_info(t, in_linear)->tags & TAGGED(LINEAR));
+	assert_true(tables_stack_info(t, in_linear)->tags & TAGGED(MODEL));
+	assert_false(tables_stack_info(t, in_own)->tags & (TAGGED(LINEAR) | TAGGED(ATTENTION)));
+	assert_true(frame_is(t, own, FRAME_FORWARD));
+	assert_true(tables_stack_flags(t, in_init) & STACK_INIT);
+	assert_int_equal(stack_hint(tables_stack_flags(t, in_init)), HINT_PARAMETERS);
+	assert_int_equal(stack_hint(tables_stack_flags(t, in_average)), HINT_NOTHING);
+	stack_add_module(t, in_linear, &path);
+	assert_string_equal(path.text, "linear");
+	buf_release(&path);
+}
+
+/* Where other functions have qualified names, a bare one is no method. */
+static void a_function_without_a_class_is_no_method(void **state)
+{
+	struct fixture *f = *state;
+	uint32_t method = write_frame(&f->w, "GPT.forward", "/job/model.py", 1),
+		 function = write_frame(&f->w, "forward", "/x/torch/nn/modules/linear.py", 2);
+	uint32_t module = write_module(&f->w, "/x/torch/lib/libc10_cuda.so");
+	uint32_t stack = write_stack(&f->w, module, function, method, 0, 0);
+
+	fixture_event(f, MT_TENSOR_ALLOC, 1 << 20, MIB, stack);
+	fixture_report(f);
+	assert_false(tables_stack_info(&f->trace.tables, stack)->tags & TAGGED(LINEAR));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(no_forward_pass_makes_a_parameter),
 		cmocka_unit_test_setup_teardown(a_closure_is_not_the_optimizers, fixture_setup,
 						fixture_teardown),
+		cmocka_unit_test_setup_teardown(bare_names_are_those_of_methods, fixture_setup,
+						fixture_teardown),
+		cmocka_unit_test_setup_teardown(a_function_without_a_class_is_no_method,
+						fixture_setup, fixture_teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
