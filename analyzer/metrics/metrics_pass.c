@@ -1,3 +1,4 @@
+#include "metrics/metrics_attention.h"
 #include "metrics/metrics_config.h"
 #include "metrics/metrics_inference.h"
 #include "metrics/metrics_live.h"
@@ -433,6 +434,8 @@ static void start(struct metrics_pass *p, struct metrics *m, const struct replay
 		d->stacks = xcalloc(p->tables->stack_count + 1, sizeof(*d->stacks));
 		choose_moment(d);
 		metrics_tag_caches(p, d->failure ? &d->failure->live : &d->device->at_peak);
+		metrics_tag_attention(p, d->failure,
+				      d->failure ? &d->failure->live : &d->device->at_peak);
 		metrics_find_sizes(d, p, d->failure ? &d->failure->live : &d->device->at_peak);
 		metrics_find_huge(d, p, d->failure ? &d->failure->live : &d->device->at_peak);
 	}
@@ -448,7 +451,7 @@ void metrics_compute(struct metrics m[MT_MAX_DEVICES], const struct trace *t,
 					  .keyframe_end = on_keyframe_end,
 					  .records = on_records };
 
-	/* A copy: metrics_find_sizes() adds tags. */
+	/* A copy: metrics_tag_attention(), metrics_find_sizes() and others add tags. */
 	p.workspaces = workspace_sizes_of(&t->tables);
 	p.pinned_by_stack = xcalloc(t->tables.stack_count + 1, sizeof(*p.pinned_by_stack));
 	p.tags = xcalloc(t->tables.stack_count + 1, sizeof(*p.tags));

@@ -1,0 +1,104 @@
+/* Attention by its softmax, in functions that all are called "forward". */
+#include "fixture.h"
+
+#include "metrics/metrics_attention.h"
+
+#define MIB (INT64_C(1) << 20)
+
+/* The frames, each with its function and file, and the stacks, the innermost frame first. */
+enum {
+	MODEL = 1,
+	BLOCK, /* calls attention at one line, and the MLP at the next */
+	BLOCK_MLP,
+	PROJECT, /* attention calls its projection */
+	SCORE,   /* attention calls softmax */
+	MLP,
+	LAYER, /* torch.nn.Linear */
+	TORCH, /* torch.nn.functional.softmax */
+	FRAMES
+};
+enum { PROJECTION = 1, SOFTMAX, WIDE, RAW, STACKS };
+
+static struct mt_frame frames[FRAMES] = {
+	[MODEL] = { .function = 1, .file = 1, .line = 70 },
+	[BLOCK] = { .function = 1, .file = 1, .line = 55 },
+	[BLOCK_MLP] = { .function = 1, .file = 1, .line = 56 },
+	[PROJECT] = { .function = 1, .file = 1, .line = 34 },
+	[SCORE] = { .function = 1, .file = 1, .line = 40 },
+	[MLP] = { .function = 1, .file = 1, .line = 47 },
+	[LAYER] = { .function = 1, .file = 2, .line = 1 },
+	[TORCH] = { .function = 2, .file = 3, .line = 1 },
+};
+static unsigned char kinds[FRAMES] = { [LAYER] = FRAME_LIBRARY, [TORCH] = FRAME_LIBRARY };
+static const uint32_t projection[] = { LAYER, PROJECT, BLOCK, MODEL },
+		      softmax[] = { TORCH, SCORE, BLOCK, MODEL },
+		      wide[] = { LAYER, MLP, BLOCK_MLP, MODEL }, raw[] = { SCORE, BLOCK, MODEL };
+static struct stack stacks[STACKS] = {
+	[PROJECTION] = { .frame_count = 4, .frames = projection },
+	[SOFTMAX] = { .frame_count = 4, .frames = softmax },
+	[WIDE] = { .frame_count = 4, .frames = wide },
+	[RAW] = { .frame_count = 3, .frames = raw },
+};
+
+struct case_of {
+	bytes projection, softmax, wide;
+	uint64_t layers;
+	int is_attention;
+};
+
+/* Do attention's stacks, and no other one, get the tag? Its scores before the softmax are in half
+ * the precision. */
+static void check(const struct case_of *c)
+{
+	struct block_group groups[] = {
+		{ .stack = SOFTMAX, .blocks = c->layers, .largest = c->softmax },
+		{ .stack = PROJECTION, .blocks = 3, .largest = c->projection },
+		{ .stack = WIDE, .blocks = 2, .largest = c->wide },
+	};
+	struct tables tables = { .stack_count = STACKS,
+				 .stacks = stacks,
+				 .frames = frames,
+				 .frame_kinds = kinds,
+				 .frame_count = FRAMES };
+	uint64_t tags[STACKS] = { [PROJECTION] = TAGGED(LINEAR) | TAGGED(MODEL),
+				  [SOFTMAX] = TAGGED(PROBABILITIES) | TAGGED(MODEL),
+				  [WIDE] = TAGGED(LINEAR) | TAGGED(MODEL),
+				  [RAW] = TAGGED(MODEL) };
+	struct metrics_pass p = { .tables = &tables, .tags = tags };
+	struct failure request = { .stack = RAW, .requested = c->softmax / 2 };
+	struct snapshot live = { .groups = groups, .count = c->projection ? 3 : 1 };
+
+	metrics_tag_attention(&p, &request, &live);
+	for (uint32_t i = 1; i < STACKS; i++)
+		assert_int_equal(!!(tags[i] & TAGGED(ATTENTION)), c->is_attention && i != WIDE);
+}
+
+static void an_attention_is_told_by_its_softmax(void **state)
+{
+	(void)state;
+	/* The MLP is wider than attention's scores: it is another call. */
+	check(&(struct case_of){ 10 * MIB, 100 * MIB, 200 * MIB, 2, 1 });
+	check(&(struct case_of){ 10 * MIB, 21 * MIB, MIB, 12, 1 });
+}
+
+static void other_softmaxes_are_no_attention(void **state)
+{
+	(void)state;
+	/* One: classes of a segmentation, similarities of a batch. */
+	check(&(struct case_of){ 10 * MIB, 100 * MIB, MIB, 1, 0 });
+	/* Of a linear layer's own output: a router, or a head that returns probabilities. */
+	check(&(struct case_of){ 100 * MIB, 100 * MIB, MIB, 12, 0 });
+	check(&(struct case_of){ 100 * MIB, 200 * MIB, MIB, 12, 0 });
+	/* No linear layer in that function. */
+	check(&(struct case_of){ 0, 100 * MIB, 0, 12, 0 });
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(an_attention_is_told_by_its_softmax),
+		cmocka_unit_test(other_softmaxes_are_no_attention),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
