@@ -110,16 +110,17 @@ static const struct file_rows *rows_of_file(const struct frame_reader *r, uint32
 }
 
 /* Does a function match a row? A bare name, "forward" of Linear.forward, does not tell the class of
- * a method: the row's file has to tell it, or every class has to match. */
+ * a method: the row has to name the file that has it, or any class. */
 static int is_function_of(struct str function, const struct row *r, int bare)
 {
 	const char *method = bare ? strrchr(r->function, '.') : NULL;
+	const struct str file = { r->file, strlen(r->file) };
 
 	if (str_matches(function, r->function))
 		return 1;
 	if (!method || !strcmp(method, ".*"))
 		return 0;
-	return (strcmp(r->file, "*") || method == r->function + strlen("*")) &&
+	return (str_matches(file, "*.py") || !strncmp(r->function, "*.", strlen("*."))) &&
 	       str_matches(function, method + strlen("."));
 }
 

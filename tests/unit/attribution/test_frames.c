@@ -83,12 +83,15 @@ static void bare_names_are_those_of_methods(void **state)
 		 own = write_frame(&f->w, "forward", "/job/model.py", 2),
 		 call = write_frame(&f->w, "_call_impl", "/x/torch/nn/modules/module.py", 3),
 		 made = write_frame(&f->w, "__init__", "/x/torch/nn/modules/linear.py", 4),
-		 average = write_frame(&f->w, "step", "/x/diffusers/training_utils.py", 5);
+		 average = write_frame(&f->w, "step", "/x/diffusers/training_utils.py", 5),
+		 llama = write_frame(&f->w, "forward",
+				     "/x/transformers/models/llama/modeling_llama.py", 6);
 	uint32_t module = write_module(&f->w, "/x/torch/lib/libc10_cuda.so");
 	uint32_t in_linear = write_stack(&f->w, module, linear, call, own, 0),
 		 in_own = write_stack(&f->w, module, own, call, own, 0),
 		 in_init = write_stack(&f->w, module, made, 0, 0, 0),
-		 in_average = write_stack(&f->w, module, average, 0, 0, 0);
+		 in_average = write_stack(&f->w, module, average, 0, 0, 0),
+		 in_llama = write_stack(&f->w, module, llama, 0, 0, 0);
 	struct buf path = { 0 };
 	const struct tables *t;
 
@@ -102,6 +105,10 @@ static void bare_names_are_those_of_methods(void **state)
 	assert_true(tables_stack_flags(t, in_init) & STACK_INIT);
 	assert_int_equal(stack_hint(tables_stack_flags(t, in_init)), HINT_PARAMETERS);
 	assert_int_equal(stack_hint(tables_stack_flags(t, in_average)), HINT_NOTHING);
+	assert_true(tables_stack_flags(t, in_llama) & STACK_MODULE);
+	for (size_t i = 0; i < signature_count; i++)
+		if (!strcmp(signatures[i].key, "experts_implementation"))
+			assert_false(t->signatures & UINT64_C(1) << i);
 	stack_add_module(t, in_linear, &path);
 	assert_string_equal(path.text, "linear");
 	buf_release(&path);
