@@ -9,6 +9,9 @@ CAUSES = {
     "attention scores": ("ATTN_QUADRATIC",),
     "logits": ("LOGITS_SPIKE",),
     "one huge temporary": ("HUGE_TENSORS",),
+    "whole sequence at once": ("HUGE_TENSORS", "ACT_PEAK"),  # huge tensors of all positions, saved for backward: parts, computed again, do
+    "input larger than what is used": ("HUGE_TENSORS", "DATA_ON_GPU"),  # a view keeps all of an input on the GPU
+    "earlier pass with a graph": ("GRAPH_UNUSED", "GRAPH_KEPT", "FORWARD_REPEATED"),  # passes of one step whose graphs nobody uses
     "results concatenated": ("GROWING_TENSOR", "EVAL_ACCUMULATION"),  # they belong on the host
     "growing tensor": ("GROWING_TENSOR",),
     "second model": ("SECOND_MODEL",),

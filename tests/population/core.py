@@ -25,6 +25,8 @@ is the job as an attentive person writes it. Both are registered by decorators, 
 | generate | transformers' generate(): new_tokens, prompt and size may be changed before run(); there are no optimizers |
 | inference | no training: train() calls predict(batch(i)) under no_grad(), and take(i, outputs), which keeps nothing of the GPU |
 | dataset | dataset is a tuple of tensors on the host, from whose rows batch() cuts; it may be moved or replaced after build(), and rows changed before |
+| scene | scene(i) yields the parts of what an evaluation shows as a whole; predict((part, None)) takes a part, or parts that are concatenated |
+| crop | batch() cuts its examples to length, which may be changed between batches, up to longest |
 | states | the optimizer has states |
 
 no_grad is a function that returns a context manager; a fault may replace it (by contextlib.nullcontext).
