@@ -338,7 +338,7 @@ class EmissionsForRescoring(Fault):
     """What the widest layer says of each batch of a validation is kept by its number, until a second model will rescore it."""
 
     def inject(self, target, fixed):
-        share, after_step, when = self.rng.uniform(0.9, 1.6), target.after_step, self.rng.randint(0, 2)
+        share, after_step, when = self.rng.uniform(1.2, 2.0), target.after_step, self.rng.randint(0, 2)
         target.steps, where = when + 2, "cpu" if fixed else DEVICE
 
         def widest():

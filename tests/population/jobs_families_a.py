@@ -89,7 +89,7 @@ class NeRF(Loop):
 
     def draw(self):
         r = self.rng
-        self.layers, self.width, self.size = r.choice([6, 8]), r.choice([384, 512]), r.choice([256, 512])
+        self.layers, self.width, self.size = r.choice([6, 8]), r.choice([512, 640]), r.choice([256, 512])
         self.samples, self.importance, self.netchunk = r.choice([32, 64]), r.choice([64, 128]), 1024 * r.choice([16, 32, 64])
         self.checkpointing = r.random() < 0.15
         self.choose()
@@ -192,6 +192,7 @@ class PairModel(nn.Module):
 @job("evoformer", "protein structure", "loop", "layers", "attention", "checkpointing", "eval", "dataset", "crop")
 class Evoformer(Loop):
     """Distances of residues from an alignment; what the first passes found is put in again, without a graph."""
+    kinds = "adam", "adam", "adamw"
     accumulated = 1, 1, 2
     rows = 32
     longest = 384
@@ -389,6 +390,7 @@ class Conformer(nn.Module):
 class Speech(Loop):
     """Spectrograms, cut or padded to a number of frames, with their transcripts."""
     traits = {"layers", "checkpointing", "eval", "dataset", "crop"}
+    kinds = "adam", "adamw", "adamw_fused", "sgd_momentum"
     rows = 64
     longest = 3200
     labels = 24

@@ -224,7 +224,7 @@ class DoublingRecurrence(nn.Module):
     def __init__(self, d, heads, state, chunk):
         super().__init__()
         self.norm, self.gates, self.out = nn.LayerNorm(d), nn.Linear(d, 2 * d), nn.Linear(d, d)
-        self.mlp = nn.Sequential(nn.LayerNorm(d), nn.Linear(d, 3 * d), nn.GELU(), nn.Linear(3 * d, d))
+        self.mlp = nn.Sequential(nn.LayerNorm(d), nn.Linear(d, 4 * d), nn.GELU(), nn.Linear(4 * d, d))
 
     def forward(self, u):
         forget, new = self.gates(self.norm(u)).chunk(2, -1)
@@ -254,11 +254,12 @@ class RecurrentDecoder(nn.Module):
 
 class StateSpace(TextLoop):
     traits = {"decoder", "layers", "eval", "checkpointing"}
+    kinds = "adamw", "adamw", "adamw_fused", "adamw_loop"
 
     def draw(self):
         r = self.rng
-        self.layers, self.width, self.vocabulary = r.choice([3, 4, 6]), r.choice([256, 512]), r.choice([256, 4096, 16000])
-        self.length, self.size, self.heads = r.choice([512, 1024]), r.choice([4, 8, 16]), r.choice([4, 8])
+        self.layers, self.width, self.vocabulary = r.choice([3, 4, 6]), r.choice([512, 768]), r.choice([4096, 16000, 32000])
+        self.length, self.size, self.heads = r.choice([384, 512]), r.choice([4, 8]), r.choice([4, 8])
         self.state, self.chunk, self.checkpointing = r.choice([32, 64]), r.choice([64, 128]), r.random() < 0.15
         self.choose()
 
@@ -346,7 +347,7 @@ class TimeSformerLoop(Clips):
     def draw(self):
         r = self.rng
         self.layers, self.width, self.frames = r.choice([3, 4, 6]), r.choice([384, 512]), r.choice([8, 16])
-        self.pixels, self.size, self.attention = r.choice([96, 112]), r.choice([4, 8]), "sdpa"
+        self.pixels, self.size, self.attention = r.choice([112, 128, 144]), r.choice([2, 4]), "sdpa"
         self.checkpointing = r.random() < 0.15
         self.choose()
 
