@@ -60,7 +60,7 @@ class DenseRetriever(TextLoop):
         return F.cross_entropy(scores, torch.arange(len(scores), device=DEVICE))
 
 
-@job("whisper_finetuning", "speech", "loop", "layers", "attention", "eval", "pretrained", "dataset")
+@job("whisper_finetuning", "transcription", "loop", "layers", "attention", "eval", "pretrained", "dataset")
 class WhisperFinetuning(Loop):
     """Transcripts of short recordings, with the encoder as it was trained."""
     kinds = "adamw", "adamw", "adamw_fused", "adafactor"
@@ -69,7 +69,7 @@ class WhisperFinetuning(Loop):
     def draw(self):
         r = self.rng
         self.layers, self.width, self.size = r.choice([2, 3, 4]), r.choice([256, 384, 512]), r.choice([4, 8, 16])
-        self.frames, self.length, self.vocabulary, self.attention = r.choice([1000, 1600, 3000]), r.choice([96, 128, 224]), 51865, "sdpa"
+        self.frames, self.length, self.vocabulary, self.attention = r.choice([1600, 3000]), r.choice([48, 64, 96]), 51865, "sdpa"
         self.choose()
 
     def freeze(self):
@@ -326,8 +326,8 @@ class SceneHeads(ImageLoop):
 
     def draw(self):
         r = self.rng
-        self.width, self.blocks, self.hidden = r.choice([16, 32]), r.choice([(1, 2, 2, 1), (2, 2, 2, 2), (2, 3, 4, 2)]), r.choice([64, 128])
-        self.draw_images([192, 256, 320], [4, 8, 16])
+        self.width, self.blocks, self.hidden = r.choice([24, 32, 48]), r.choice([(1, 2, 2, 1), (2, 2, 2, 2), (2, 3, 4, 2)]), r.choice([64, 128])
+        self.draw_images([256, 320], [8, 16])
         self.choose()
 
     def build(self):
@@ -415,8 +415,8 @@ class EarlyExit(TextLoop):
 
     def draw(self):
         r = self.rng
-        self.layers, self.every, self.width, self.heads = r.choice([4, 6, 8]), r.choice([2, 3, 4]), r.choice([256, 384, 512]), 8
-        self.vocabulary, self.length, self.size = r.choice([2000, 4096, 8000]), r.choice([256, 512]), r.choice([4, 8, 16])
+        self.layers, self.every, self.width, self.heads = r.choice([4, 6, 8]), r.choice([2, 3, 4]), r.choice([512, 768, 1024]), 8
+        self.vocabulary, self.length, self.size = r.choice([2000, 4096, 8000]), r.choice([256, 512]), r.choice([4, 8])
         self.attention, self.checkpointing = "sdpa", r.random() < 0.25
         self.choose()
 
@@ -459,9 +459,9 @@ class HintDistillation(ImageLoop):
 
     def draw(self):
         r = self.rng
-        self.width, self.larger, self.blocks = r.choice([16, 24, 32]), r.choice([2, 3]), r.choice([(1, 1, 1, 1), (2, 2, 2, 1)])
+        self.width, self.larger, self.blocks = r.choice([48, 64]), 2, r.choice([(1, 1, 1, 1), (2, 2, 2, 2)])
         self.alpha, self.temperature = r.choice([0.5, 0.9]), r.choice([2, 4])
-        self.draw_images([128, 160, 224], [16, 32, 64])
+        self.draw_images([96, 128, 160], [32, 64, 128])
         self.choose()
 
     def build(self):
