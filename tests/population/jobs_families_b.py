@@ -24,10 +24,10 @@ class DenseRetriever(TextLoop):
     def draw(self):
         r = self.rng
         self.layers, self.width, self.vocabulary = r.choice([2, 3, 4, 6]), r.choice([384, 512, 768]), r.choice([30522, 50265])
-        self.length, self.size, self.question = r.choice([128, 256]), r.choice([16, 32, 64]), r.choice([32, 48])
+        self.length, self.size, self.question = r.choice([128, 256]), r.choice([32, 48, 64]), r.choice([32, 48])
         self.temperature, self.attention = r.choice([0.02, 0.05]), "sdpa"
         self.choose()
-        self.chunk = r.choice([0, 0, 0, 0, 16])
+        self.chunk = r.choice([*[0] * 7, 16])
 
     def build(self):
         config = transformers.BertConfig(hidden_size=self.width, num_hidden_layers=self.layers, num_attention_heads=8, intermediate_size=4 * self.width,
@@ -130,8 +130,8 @@ class Forecaster(Loop):
 
     def draw(self):
         r = self.rng
-        self.layers, self.width, self.size, self.series = r.choice([2, 3, 4]), r.choice([128, 256]), r.choice([16, 32, 64]), r.choice([7, 21, 32])
-        self.patch, self.context, self.horizon = r.choice([16, 32]), r.choice([512, 1024]), r.choice([24, 48, 96])
+        self.layers, self.width, self.size, self.series = r.choice([2, 3, 4]), r.choice([192, 256, 384]), r.choice([16, 32]), r.choice([14, 21, 32])
+        self.patch, self.context, self.horizon = 16, r.choice([512, 1024]), r.choice([24, 48, 96])
         self.quantiles = [0.1, 0.5, 0.9] if r.random() < 0.6 else [k / 10 for k in range(1, 10)]
         self.choose()
 
@@ -415,7 +415,7 @@ class EarlyExit(TextLoop):
 
     def draw(self):
         r = self.rng
-        self.layers, self.every, self.width, self.heads = r.choice([4, 6, 8]), r.choice([2, 3, 4]), r.choice([512, 768, 1024]), 8
+        self.layers, self.every, self.width, self.heads = r.choice([4, 6, 8]), r.choice([2, 4]), r.choice([512, 768, 1024]), 8
         self.vocabulary, self.length, self.size = r.choice([2000, 4096, 8000]), r.choice([256, 512]), r.choice([4, 8])
         self.attention, self.checkpointing = "sdpa", r.random() < 0.25
         self.choose()
@@ -461,7 +461,7 @@ class HintDistillation(ImageLoop):
         r = self.rng
         self.width, self.larger, self.blocks = r.choice([48, 64]), 2, r.choice([(1, 1, 1, 1), (2, 2, 2, 2)])
         self.alpha, self.temperature = r.choice([0.5, 0.9]), r.choice([2, 4])
-        self.draw_images([96, 128, 160], [32, 64, 128])
+        self.draw_images([96, 128, 160], [16, 32, 64])
         self.choose()
 
     def build(self):
