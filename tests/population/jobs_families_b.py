@@ -415,8 +415,8 @@ class EarlyExit(TextLoop):
 
     def draw(self):
         r = self.rng
-        self.layers, self.every, self.width, self.heads = r.choice([4, 6, 8]), r.choice([2, 4]), r.choice([512, 768, 1024]), 8
-        self.vocabulary, self.length, self.size = r.choice([2000, 4096, 8000]), r.choice([256, 512]), r.choice([4, 8])
+        self.layers, self.every, self.width, self.heads = r.choice([4, 6, 8]), r.choice([2, 4]), r.choice([384, 512, 768]), 8
+        self.vocabulary, self.length, self.size = r.choice([2000, 4096, 8000]), r.choice([256, 512]), r.choice([8, 16])
         self.attention, self.checkpointing = "sdpa", r.random() < 0.25
         self.choose()
 
