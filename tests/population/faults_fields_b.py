@@ -265,7 +265,7 @@ class EmbeddingsById(Measured):
 @fault("scores_for_a_curve", "results kept on the GPU", "steps")
 class ScoresForACurve(Measured):
     """A curve of precision and recall needs the scores of the whole set, of which thresholds make counts."""
-    shares, longest = (0.9, 1.5), 4
+    shares, longest = (1.3, 2.0), 4
 
     def prepare(self, target):
         class Curve:
