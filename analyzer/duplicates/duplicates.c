@@ -7,22 +7,26 @@
 
 #include <stdlib.h>
 
-#define ADAM_STATES 2  /* of each parameter */
-#define MIN_COPIED 48  /* percent: what a copy of all parameters is of both, about a half */
+#define ADAM_STATES 2 /* of each parameter */
+#define MIN_COPIED 48 /* percent: what a copy of all parameters is of both, about a half */
+#define MIN_TWIN \
+	40 /* percent: what a second model is of both; it may lack a head that the first has */
 #define MIN_REPEATED 8 /* parameters, in the order of a model before: fewer may be chance */
 #define MAX_REPEATED 4096
 #define MIN_SET 4 /* fewer tensors that a line made in a step may be for that step */
 #define MAX_SPANS_OF_SET 4096
 
 /* The states of a second optimizer, which may be making them: more than one has for each
- * parameter. What is beyond Adam's is of the second. */
-static bytes second_states(const struct trained *n)
+ * parameter. What is beyond Adam's is of the second. Of two models that are alike, gradients tell
+ * which parameters are trained. */
+static bytes second_states(const struct trained *n, int has_twin)
 {
 	bytes sum = 0, too_many = 0, all = 0;
 
 	for (size_t i = 0; i < n->states.count; i++) {
 		const struct size_count *s = &n->states.list[i];
-		uint64_t parameters = trained_at_most(n, s->size);
+		uint64_t parameters = has_twin && n->by_gradients ? trained_of(n, s->size)
+								  : trained_at_most(n, s->size);
 		bytes blocks = bytes_times(s->size, s->count);
 
 		all = bytes_add(all, blocks);
@@ -149,18 +153,23 @@ static uint32_t step_of(const struct spans *spans, const struct lifetime *l)
 	return s ? s->step : 0;
 }
 
-/* Parameters, trained or not, that come twice. */
+/* Parameters, trained or not, that come twice. A part of a model that is like another part, as the
+ * layers of a decoder, is no second model. */
 static bytes twin_of(const struct lifetime *const *held, size_t count)
 {
-	bytes *sizes = xcalloc(count + 1, sizeof(*sizes)), twin;
+	bytes *sizes = xcalloc(count + 1, sizeof(*sizes)), parameters = 0, twin;
 	size_t n = 0;
 
-	for (size_t i = 0; i < count && n < MAX_REPEATED; i++)
-		if (held[i]->category == CATEGORY_PARAMETERS)
+	for (size_t i = 0; i < count; i++) {
+		if (held[i]->category != CATEGORY_PARAMETERS)
+			continue;
+		parameters = bytes_add(parameters, held[i]->alloc.bytes);
+		if (n < MAX_REPEATED)
 			sizes[n++] = held[i]->alloc.bytes;
+	}
 	twin = sizes_twice(sizes, n, MIN_REPEATED);
 	free(sizes);
-	return twin;
+	return twin >= parameters / 100 * MIN_TWIN ? twin : 0;
 }
 
 /* Parameters that copy.deepcopy() made; a constructor copies layers of one model, as
@@ -357,11 +366,13 @@ static int is_before_optimizer(const struct spans *spans, uint64_t time_ns, int 
 		((s->step <= 1 || s->step == now) && s->next == ACTIVITY_UNKNOWN));
 }
 
-/* Has the block the size of a parameter, of a copy of one in half or twice the precision, or of
- * all gradients one after the other? */
+/* Has the block the size of a parameter, of a copy of one in half or twice the precision, of a
+ * state, which tells the sizes of parameters that lie one behind the other in one block, or of all
+ * gradients one after the other? */
 static int is_gradient_size(const struct trained *n, bytes size, bytes gradients)
 {
 	return trained_has(n, size) || trained_has(n, size / 2) ||
+	       size_counts_find(&n->states, size) ||
 	       (size >= gradients / 100 * 99 && size <= gradients / 100 * 101);
 }
 
@@ -435,7 +446,7 @@ struct duplicates duplicates_live(const struct lifetimes *l, const struct spans 
 	find_data(&d, &n, spans, t, held, count, now);
 	find_gradient_copies(&d, &n, l, spans, t, request, at_ns);
 	d.request_is_own = is_own_request(&n, spans, t, request, now);
-	d.states = second_states(&n);
+	d.states = second_states(&n, d.twin > 0);
 	free(held);
 	trained_release(&n);
 	return d;

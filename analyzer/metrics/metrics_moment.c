@@ -169,10 +169,13 @@ static void add_origin(struct moment_pass *s, const struct mt_record *r, uint64_
 	}
 }
 
+/* The states of an optimizer too many have a metric of their own. */
 static void add_surviving(struct moment_pass *s, const struct mt_record *r)
 {
 	struct block_tag tag = tag_of(r);
 
+	if (live_at(s->d)->duplicates.states && tags_at(s->p, r->stack) & TAGGED(STATE))
+		return;
 	s->surviving =
 		grow(s->surviving, s->surviving_count, &s->surviving_room, sizeof(*s->surviving));
 	s->surviving[s->surviving_count++] = (struct surviving_block){

@@ -196,6 +196,69 @@ static void two_models_of_the_same_sizes_are_twins(void **state)
 	}
 }
 
+/* Two towers of 22 MiB in a model of 84: a part like another part is no second model. */
+static void two_parts_that_are_alike_are_no_twins(void **state)
+{
+	static const bytes order[] = { 9, 1, 2, 1, 2, 1, 2, 4, 9, 1, 2, 1, 2, 1, 2, 4 };
+	struct scene s;
+
+	(void)state;
+	make(&s);
+	span(&s, 0, PHASE_SETUP, 1);
+	for (uint64_t i = 0; i < ARRAY_SIZE(order); i++)
+		block(&s, 1 + i, BATCH, order[i] * MIB, CATEGORY_PARAMETERS);
+	assert_int_equal(duplicates(&s, 30).twin, 22 * MIB);
+	block(&s, 20, BATCH, 40 * MIB, CATEGORY_PARAMETERS);
+	assert_int_equal(duplicates(&s, 30).twin, 0);
+}
+
+/* A policy of 22 MiB is trained beside a reference that is like it; Adam has two states of each
+ * parameter of the policy. Of two optimizers there are four. */
+static void gradients_tell_which_of_two_models_has_states(void **state)
+{
+	static const bytes order[] = { 9, 1, 2, 1, 2, 1, 2, 4 };
+	struct scene s;
+
+	(void)state;
+	make(&s);
+	span(&s, 0, PHASE_SETUP, 1);
+	for (uint64_t i = 0; i < 16; i++)
+		block(&s, 1 + i, BATCH, order[i % 8] * MIB, CATEGORY_PARAMETERS);
+	span(&s, 20, PHASE_FORWARD, 2);
+	for (uint64_t i = 0; i < 8; i++)
+		block(&s, 21, MT_NO_STACK, order[i] * MIB, CATEGORY_GRADIENTS);
+	for (uint64_t i = 0; i < 16; i++)
+		block(&s, 22, OPTIMIZER, order[i % 8] * MIB, CATEGORY_OPTIMIZER_STATES);
+	assert_int_equal(duplicates(&s, 30).twin, 22 * MIB);
+	assert_int_equal(duplicates(&s, 30).states, 0);
+	for (uint64_t i = 0; i < 16; i++)
+		block(&s, 23, OPTIMIZER, order[i % 8] * MIB, CATEGORY_OPTIMIZER_STATES);
+	assert_int_equal(duplicates(&s, 30).states, 44 * MIB);
+}
+
+/* Two parameters lie in one block, as those of nn.LSTM, and so do their gradients; the states of
+ * Adam have the single sizes, and so have the copies of gradients. */
+static void states_tell_the_sizes_of_gradients(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	make(&s);
+	activity(&s, 0, PHASE_SETUP, ACTIVITY_MAIN);
+	activity(&s, 10, PHASE_BACKWARD, ACTIVITY_BACKWARD);
+	activity(&s, 20, PHASE_OPTIMIZER, ACTIVITY_MAIN);
+	block(&s, 1, BATCH, 5 * MIB, CATEGORY_PARAMETERS);
+	block(&s, 11, MT_NO_STACK, 5 * MIB, CATEGORY_GRADIENTS);
+	for (uint64_t i = 0; i < 2; i++) {
+		block(&s, 5, OPTIMIZER, 2 * MIB, CATEGORY_OPTIMIZER_STATES);
+		block(&s, 5, OPTIMIZER, 3 * MIB, CATEGORY_OPTIMIZER_STATES);
+	}
+	block(&s, 21, BATCH, 2 * MIB, CATEGORY_TEMPORARIES);
+	block(&s, 22, BATCH, 3 * MIB, CATEGORY_TEMPORARIES);
+	block(&s, 23, BATCH, 4 * MIB, CATEGORY_TEMPORARIES);
+	assert_int_equal(duplicates(&s, 30).gradient_copies, 5 * MIB);
+}
+
 /* Two of three parameters are copied before the model's first call, which no module does; and what
  * the model has in these sizes itself is no copy. */
 static void a_copy_of_a_part_is_found(void **state)
@@ -402,6 +465,9 @@ int main(void)
 		cmocka_unit_test(copies_of_gradients_need_no_optimizers_blocks),
 		cmocka_unit_test(data_that_is_asked_for_is_no_copy),
 		cmocka_unit_test(two_models_of_the_same_sizes_are_twins),
+		cmocka_unit_test(two_parts_that_are_alike_are_no_twins),
+		cmocka_unit_test(gradients_tell_which_of_two_models_has_states),
+		cmocka_unit_test(states_tell_the_sizes_of_gradients),
 		cmocka_unit_test(a_copy_of_a_part_is_found),
 		cmocka_unit_test(deep_copies_are_found),
 		cmocka_unit_test(a_parameter_that_only_its_gradient_shows_is_one),

@@ -89,11 +89,54 @@ static void generated_data_are_no_cache(void **state)
 	assert_int_equal(m->data, 1000 * MIB);
 }
 
+/* Each of two steps has made the states of an optimizer of its own, of three parameters of 10, 20
+ * and 30 MiB, and all are there in the third step. */
+static const struct metrics *optimizers(struct fixture *f, uint32_t stack)
+{
+	uint64_t gradients[3];
+
+	for (int k = 1; k <= 3; k++)
+		make(f, f->setup, k * 10 * MIB);
+	for (int step = 0; step < 3; step++) {
+		uint64_t x = make(f, f->model, 40 * MIB);
+
+		for (int k = 1; k <= 3; k++)
+			gradients[k - 1] = make_in_backward(f, NONE, k * 10 * MIB);
+		drop_in_backward(f, x, 40 * MIB);
+		for (int k = 2; k < 8; k++)
+			make(f, stack, k / 2 * 10 * MIB);
+		for (int k = 1; k <= 3; k++)
+			drop(f, f->zero_grad, gradients[k - 1], k * 10 * MIB);
+	}
+	f->w.header.exit_status = 1;
+	fixture_event(f, MT_TENSOR_OOM, MIB, 40 * MIB, f->model);
+	return fixture_report(f)->metrics;
+}
+
+static void the_states_of_optimizers_are_no_tensors_that_steps_leave(void **state)
+{
+	const struct metrics *m = optimizers(*state, ((struct fixture *)*state)->optimizer);
+
+	assert_int_equal(m->second_states, 240 * MIB);
+	assert_int_equal(m->leak_bytes, 0);
+}
+
+/* The job's own code keeps as much: no states of an optimizer. */
+static void what_the_jobs_own_code_leaves_are_no_states(void **state)
+{
+	const struct metrics *m = optimizers(*state, ((struct fixture *)*state)->input);
+
+	assert_int_equal(m->second_states, 0);
+	assert_true(m->leak_bytes >= 240 * MIB);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		CASE(what_a_library_takes_grows_until_it_is_refused),
 		CASE(generated_data_are_no_cache),
+		CASE(the_states_of_optimizers_are_no_tensors_that_steps_leave),
+		CASE(what_the_jobs_own_code_leaves_are_no_states),
 		CASE(one_rise_of_a_library_is_no_growth),
 		CASE(a_library_that_gives_back_does_not_grow),
 		CASE(the_peak_of_a_phase_may_be_its_begin),
