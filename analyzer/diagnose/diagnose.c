@@ -241,6 +241,10 @@ static enum tier tier_of(const struct metrics *m, enum rule rule, bytes weight)
 	/* A second training loop looks the same until its first backward pass. */
 	if (rule == RULE_EVAL_GRAPH_KEPT && !m->run_evaluates)
 		return TIER_PEAK;
+	/* One tensor, and all that follows from it has twice its size: a type, and no large result.
+	 */
+	if (rule == RULE_ACT_UPCAST && m->doubled_once)
+		return TIER_NEEDLESS;
 	if (rules[rule].tier != TIER_PIECES)
 		return rules[rule].tier;
 	if (m->died && rule == RULE_FRAG_EXTERNAL &&

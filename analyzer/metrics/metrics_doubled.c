@@ -2,11 +2,15 @@
 
 #include "metrics/metrics_sizes.h"
 
+/* Tensors that follow from one another: fewer may be the parts of one that is put together. */
+#define MIN_CHAIN 3
+
 /* Stacks have numbers in the order in which they first appear. */
 struct doubled {
 	bytes size;
 	uint32_t first; /* the first stack of the job's own code that makes this size */
 	uint64_t blocks, halves;
+	uint32_t half; /* a stack of halves */
 };
 
 static int is_of_step(const struct block_group *g)
@@ -66,12 +70,16 @@ void metrics_find_doubled(const struct metrics_pass *p, const struct device_pass
 		const struct block_group *g = &live->groups[i];
 
 		if (is_one_size(g, n.size / 2) && tables_stack_is_own_code(p->tables, g->stack) &&
-		    g->stack < n.first)
+		    g->stack < n.first) {
 			n.halves += g->blocks;
+			n.half = g->stack;
+		}
 	}
 	if (!n.halves || n.blocks < 2 || n.blocks <= n.halves)
 		return;
 	d->m->doubled_block = n.size;
 	d->m->doubled_blocks = (int64_t)n.blocks;
 	d->m->doubled = bytes_times(n.size, d->m->doubled_blocks);
+	d->m->doubled_once =
+		n.halves == 1 && n.blocks >= MIN_CHAIN && d->stacks[n.first].half_stack == n.half;
 }

@@ -15,6 +15,7 @@
 #define METRICS_MAX_STEPS 65536 /* more steps are dropped: memory must not grow with the job */
 #define METRICS_MIN_BLOCK (INT64_C(64) << 10) /* smaller blocks count in `allocated` alone */
 #define METRICS_MAX_CALLERS 64
+#define METRICS_RECENT 4
 
 /* A counterfactual peak leaves out one kind of blocks. A block may be of several kinds. */
 enum counterfactual {
@@ -59,6 +60,9 @@ struct stack_levels {
 	bytes first;                   /* the first block */
 	uint32_t blocks;               /* blocks until the moment */
 	bytes tallest;                 /* the largest of them */
+	uint32_t freed;                /* blocks that were freed until the moment */
+	uint32_t half_stack; /* of the block of half the size that the latest one follows; 0: none
+			      */
 	/* Steps with a block; of them, those with a larger one than all steps before, while one of
 	 * them is live. */
 	uint32_t steps, rises;
@@ -68,6 +72,11 @@ struct stack_levels {
 	bytes widened_before; /* of those, before the first call of the model */
 	bytes widened_last;   /* the last of those */
 	int widens_sizes;     /* they have several sizes */
+};
+
+struct recent_block {
+	uint32_t stack, half_stack;
+	bytes size;
 };
 
 struct callers {
@@ -106,6 +115,8 @@ struct device_pass {
 	struct stack_levels *stacks; /* by stack */
 	bytes latest;                /* the latest block, if none was freed since; else 0 */
 	uint32_t latest_stack;
+	struct recent_block recent[METRICS_RECENT]; /* the newest blocks with a stack: a ring */
+	uint32_t recent_count;
 
 	/* Sizes of blocks at the moment, see metrics_sizes.h; 0: none. */
 	bytes logits, scores, linear;

@@ -101,13 +101,77 @@ static void a_conversion_to_the_same_size_does_not(void **state)
 	assert_int_equal(widened(*state, ((struct fixture *)*state)->setup, 1), 0);
 }
 
+/* Lines 1 to 5 of the job's own code, each in a step behind one of the model. */
+static uint32_t line_of(struct fixture *f, uint32_t line)
+{
+	return write_stack(&f->w, f->c10, write_frame(&f->w, "weigh", "/job/weigh.py", line), 0, 0,
+			   0);
+}
+
+enum between { NOTHING, SMALL_FACTOR, OTHER_HALF };
+
+/* A tensor of 64 MiB; what is made `between`, and freed; and three that follow from it, of 128 MiB,
+ * the first of which is freed, and the last is refused. */
+static const struct metrics *chain(struct fixture *f, enum between between, bytes size)
+{
+	uint64_t other, product;
+
+	micro_batch(f);
+	make(f, f->model, MIB);
+	make(f, line_of(f, 1), 64 * MIB);
+	other = between ? make(f, line_of(f, 2), between == SMALL_FACTOR ? MIB : 64 * MIB) : 0;
+	product = make(f, line_of(f, 3), size);
+	make(f, line_of(f, 4), size);
+	make(f, line_of(f, 5), size);
+	if (other)
+		drop(f, f->input, other, between == SMALL_FACTOR ? MIB : 64 * MIB);
+	drop(f, f->input, product, size);
+	f->w.header.exit_status = 1;
+	fixture_event(f, MT_TENSOR_OOM, MIB, size, line_of(f, 6));
+	return fixture_report(f)->metrics;
+}
+
+static void products_with_a_wider_type_follow_from_one_tensor(void **state)
+{
+	const struct metrics *m = chain(*state, SMALL_FACTOR, 128 * MIB);
+
+	assert_int_equal(m->doubled, 3 * 128 * MIB);
+	assert_true(m->doubled_once);
+}
+
+static void a_conversion_follows_from_one_tensor(void **state)
+{
+	assert_true(chain(*state, NOTHING, 128 * MIB)->doubled_once);
+}
+
+/* torch.cat([x, x.flip(0)]), of a batch that is augmented: the other half is freed. */
+static void two_halves_that_are_put_together_are_no_conversion(void **state)
+{
+	const struct metrics *m = chain(*state, OTHER_HALF, 128 * MIB);
+
+	assert_int_equal(m->doubled, 3 * 128 * MIB);
+	assert_false(m->doubled_once);
+}
+
+static void a_tensor_of_three_times_the_size_is_no_conversion(void **state)
+{
+	assert_false(chain(*state, NOTHING, 192 * MIB)->doubled_once);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(tensors_of_several_layers_grow_in_turn), CASE(tensors_of_one_size_do_not_grow),
-		CASE(a_conversion_to_twice_the_size_widens),  CASE(the_jobs_own_code_may_convert),
-		CASE(a_conversion_to_the_same_size_does_not), CASE(a_data_set_is_no_parameter),
+		CASE(tensors_of_several_layers_grow_in_turn),
+		CASE(tensors_of_one_size_do_not_grow),
+		CASE(a_conversion_to_twice_the_size_widens),
+		CASE(the_jobs_own_code_may_convert),
+		CASE(a_conversion_to_the_same_size_does_not),
+		CASE(a_data_set_is_no_parameter),
 		CASE(a_tensor_that_doubles_is_no_parameter),
+		CASE(products_with_a_wider_type_follow_from_one_tensor),
+		CASE(a_conversion_follows_from_one_tensor),
+		CASE(two_halves_that_are_put_together_are_no_conversion),
+		CASE(a_tensor_of_three_times_the_size_is_no_conversion),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
