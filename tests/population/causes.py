@@ -2,7 +2,7 @@
 CAUSES = {
     "graph kept": ("EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED", "GRAPH_KEPT", "GRAPH_UNUSED"),
     "failed pass kept": ("FORWARD_REPEATED", "GRAPH_KEPT"),  # a second try inside `except`, which keeps the frames of the first
-    "list of tensors": ("EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED", "EVAL_ACCUMULATION"),
+    "list of tensors": ("EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED", "EVAL_ACCUMULATION", "INFERENCE_RESULTS"),  # the last one of a job without steps
     "evaluation with a graph": ("EVAL_GRAPH_KEPT", "GRAPH_KEPT"),
     "results kept on the GPU": ("EVAL_ACCUMULATION", "LEAK_GRAPH_RETAINED", "INFERENCE_RESULTS"),
     "losses summed": ("LOSSES_SUMMED",),
