@@ -7,7 +7,10 @@
 /* Has a stack made no block in any step before? */
 static int is_new_stack(const struct device_pass *d, uint32_t stack, size_t count)
 {
-	return stack < count && !d->stacks[stack].before;
+	const struct stack_levels *l = stack < count ? &d->stacks[stack] : NULL;
+
+	/* What a request that failed would have been the first block of has none in this step. */
+	return l && !l->before && (!l->last_step || l->last_step == d->step + 1);
 }
 
 /* Has a stack held two blocks at once, in this step or another? */
@@ -28,7 +31,7 @@ static void compare_calls(const struct device_pass *d, const struct live_passes 
 	first = &d->stacks[p->first_stack];
 	again = &d->stacks[p->again_stack];
 	d->m->again_kept = again->blocks && holds_several(again);
-	d->m->again_freed = again->blocks >= 2 && !d->m->again_kept && holds_several(first);
+	d->m->again_freed = again->freed && !d->m->again_kept && holds_several(first);
 }
 
 static void copy_passes(const struct device_pass *d, const struct live_passes *p,
@@ -125,6 +128,10 @@ void metrics_find_huge(struct device_pass *d, const struct metrics_pass *p,
 		if (is_candidate(p, d, g->stack, g->largest, g->category) && g->largest > m->huge)
 			m->huge = g->largest;
 	}
+	d->huge = m->huge;
+	/* What is smaller than a layer's output is in proportion to it. */
+	if (m->huge < linear)
+		return;
 	if (request && request >= m->huge / 4) {
 		m->huge_sum = request;
 		m->huge_blocks = 1;
@@ -138,7 +145,6 @@ void metrics_find_huge(struct device_pass *d, const struct metrics_pass *p,
 		add(&m->huge_sum, g->bytes);
 		m->huge_blocks += (int64_t)g->blocks;
 	}
-	d->huge = m->huge;
 }
 
 /* Tensors of one line of the job's own code that ran in this step for the first time: inputs that

@@ -128,6 +128,27 @@ static void a_function_without_a_class_is_no_method(void **state)
 	assert_false(tables_stack_info(&f->trace.tables, stack)->tags & TAGGED(LINEAR));
 }
 
+/* transformers' caches: one takes a token in each call, the other has its whole length at once. */
+static void only_a_dynamic_cache_grows(void **state)
+{
+	struct fixture *f = *state;
+	const char *file = "/x/transformers/cache_utils.py";
+	uint32_t module = write_module(&f->w, "/x/torch/lib/libc10_cuda.so");
+	uint32_t layer = write_stack(&f->w, module,
+				     write_frame(&f->w, "DynamicLayer.update", file, 1), 0, 0, 0),
+		 cache = write_stack(&f->w, module,
+				     write_frame(&f->w, "DynamicCache.update", file, 2), 0, 0, 0),
+		 fixed = write_stack(&f->w, module,
+				     write_frame(&f->w, "StaticLayer.lazy_initialization", file, 3),
+				     0, 0, 0);
+
+	fixture_event(f, MT_TENSOR_ALLOC, 1 << 20, MIB, layer);
+	fixture_report(f);
+	assert_true(tables_stack_info(&f->trace.tables, layer)->tags & TAGGED(KV_GROWS));
+	assert_true(tables_stack_info(&f->trace.tables, cache)->tags & TAGGED(KV_GROWS));
+	assert_false(tables_stack_info(&f->trace.tables, fixed)->tags & TAGGED(KV_GROWS));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -138,6 +159,8 @@ int main(void)
 						fixture_teardown),
 		cmocka_unit_test_setup_teardown(a_function_without_a_class_is_no_method,
 						fixture_setup, fixture_teardown),
+		cmocka_unit_test_setup_teardown(only_a_dynamic_cache_grows, fixture_setup,
+						fixture_teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -275,6 +275,121 @@ static void small_adapters_have_a_base_too(void **state)
 	assert_int_equal(assert_cause(&m, "BASE_TRAINED"), 300 * MIB);
 }
 
+/* With create_graph, what a backward pass made stays with the graph and looks like gradients. */
+static void a_graph_that_is_kept_makes_no_gradients_of_the_base(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.tags = TAGGED(ADAPTER);
+	m.gradients = 900 * MIB;
+	m.adapters = 10 * MIB;
+	m.left = 600 * MIB;
+	m.left_blocks = 60;
+	assert_cause(&m, "BASE_TRAINED");
+	m.kept = 600 * MIB;
+	m.passes_kept = 1;
+	assert_int_equal(assert_cause(&m, "GRAPH_KEPT"), 600 * MIB);
+}
+
+/* There is one tensor of half the size, and all that is made of it has twice that. */
+static void what_follows_from_one_tensor_is_converted(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.activations = 1600 * MIB;
+	m.huge = m.doubled_block = 300 * MIB;
+	m.huge_sum = m.doubled = 1200 * MIB;
+	m.huge_blocks = m.doubled_blocks = 4;
+	assert_cause(&m, "HUGE_TENSORS");
+	m.doubled_once = 1;
+	assert_int_equal(assert_cause(&m, "ACT_UPCAST"), 600 * MIB);
+}
+
+/* In the second step there are two copies of each gradient of the first step, and some of this
+ * one's. One copy of each, for a plot of all steps, is a history. */
+static void copies_of_each_gradient_are_no_history(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.in_backward = 0;
+	m.in_optimizer = 1;
+	m.gradients = 200 * MIB;
+	m.left = 400 * MIB;
+	m.left_now = 100 * MIB;
+	m.left_steps = 2;
+	m.gradient_copies = 500 * MIB;
+	m.gradient_copies_stay = 1;
+	assert_int_equal(assert_cause(&m, "GRADIENT_COPIES"), 500 * MIB);
+	m.left = 200 * MIB;
+	m.gradient_copies = 300 * MIB;
+	assert_int_equal(assert_cause(&m, "EARLIER_STEP_KEPT"), 300 * MIB);
+	/* Two steps have left a copy each, and this one has not come that far. */
+	m.left = m.gradient_copies = 400 * MIB;
+	m.left_now = 0;
+	assert_int_equal(assert_cause(&m, "EARLIER_STEP_KEPT"), 400 * MIB);
+	/* Tensors of other sizes are left too. */
+	m.left_now = 100 * MIB;
+	m.gradient_copies = 300 * MIB;
+	assert_int_equal(assert_cause(&m, "EARLIER_STEP_KEPT"), 500 * MIB);
+}
+
+/* An evaluation needs 900 MiB more than a step; earlier steps have left 600 MiB of that. */
+static void what_steps_have_left_is_not_the_evaluations(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.in_backward = 0;
+	m.in_forward = m.in_evaluation = 1;
+	m.activations = 0;
+	m.size_growth = 900 * MIB;
+	assert_cause(&m, "EVAL_BATCH_LARGE");
+	m.left = 100 * MIB;
+	assert_cause(&m, "EVAL_BATCH_LARGE");
+	m.left = 600 * MIB;
+	assert_cause(&m, "EARLIER_STEP_KEPT");
+}
+
+/* After the first step of the optimizer, all that it trains has states. */
+static void the_first_step_shows_what_has_no_state(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.in_backward = 0;
+	m.in_forward = m.step = m.steps = 1;
+	m.gradients = 300 * MIB;
+	m.unstepped = 280 * MIB;
+	assert_cause(&m, "ACT_PEAK");
+	m.optimizer_states = 40 * MIB;
+	assert_int_equal(assert_cause(&m, "GRADIENTS_UNUSED"), 280 * MIB);
+	/* A second model of a GAN, in its backward pass, whose optimizer comes after it. */
+	m.in_forward = 0;
+	m.in_backward = 1;
+	assert_cause(&m, "ACT_PEAK");
+}
+
+/* A cache that takes a token in each call has taken none in the call over the prompt. */
+static void a_prompts_cache_is_of_no_fixed_size(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.in_backward = 0;
+	m.in_forward = m.in_evaluation = m.inference = m.in_prefill = 1;
+	m.steps = 0;
+	m.kv_cache = 600 * MIB;
+	m.pass_live = 700 * MIB;
+	assert_cause(&m, "KV_CACHE_STATIC");
+	m.tags = TAGGED(KV_GROWS);
+	assert_cause(&m, "INFERENCE_BATCH");
+	m.kv_token = MIB;
+	assert_cause(&m, "KV_CACHE");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -290,6 +405,12 @@ int main(void)
 		cmocka_unit_test(the_first_optimizer_step_shows_not_what_has_no_state),
 		cmocka_unit_test(tensors_of_twice_the_size_are_a_cause),
 		cmocka_unit_test(small_adapters_have_a_base_too),
+		cmocka_unit_test(a_graph_that_is_kept_makes_no_gradients_of_the_base),
+		cmocka_unit_test(what_follows_from_one_tensor_is_converted),
+		cmocka_unit_test(copies_of_each_gradient_are_no_history),
+		cmocka_unit_test(what_steps_have_left_is_not_the_evaluations),
+		cmocka_unit_test(the_first_step_shows_what_has_no_state),
+		cmocka_unit_test(a_prompts_cache_is_of_no_fixed_size),
 		cmocka_unit_test(gradients_of_no_optimizer_may_be_accumulated),
 	};
 

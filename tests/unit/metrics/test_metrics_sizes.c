@@ -75,9 +75,10 @@ static void tensors_of_twice_the_size_are_doubled(void **state)
 	};
 	struct tables tables = { .stack_count = STACKS, .stack_info = info };
 	struct metrics_pass p = { .tables = &tables };
+	static struct stack_levels levels[STACKS];
 	struct metrics m = { 0 };
 	struct failure f = { .requested = 100 * MIB };
-	struct device_pass d = { .m = &m, .failure = &f };
+	struct device_pass d = { .m = &m, .failure = &f, .stacks = levels };
 	struct block_group groups[] = {
 		{ .stack = 1,
 		  .blocks = 1,
@@ -150,9 +151,64 @@ static void an_activation_function_is_in_proportion(void **state)
 	(void)state;
 	metrics_find_huge(&d, &p, &live);
 	assert_int_equal(m.huge, 50 * MIB);
+	assert_int_equal(m.huge_sum, 0);
 	f.stack = OWN;
 	metrics_find_huge(&d, &p, &live);
 	assert_int_equal(m.huge, 400 * MIB);
+	assert_int_equal(m.huge_sum, 400 * MIB);
+}
+
+/* The model is called from two lines in each step. The later call begins with the block that is
+ * refused in the second step: its stack has made blocks in the first step, and none in this one. */
+static void a_line_whose_first_block_is_refused_is_not_new(void **state)
+{
+	static struct stack_info info[STACKS];
+	struct tables tables = { .stack_count = STACKS, .stack_info = info };
+	uint64_t tags[STACKS] = { 0 };
+	struct metrics_pass p = { .tables = &tables, .tags = tags };
+	struct stack_levels levels[STACKS] = {
+		[1] = { .last_step = 2, .now = MIB, .before = MIB, .blocks = 2 },
+		[2] = { .last_step = 1, .now = MIB, .blocks = 1 },
+	};
+	struct metrics m = { 0 };
+	struct device_pass d = { .m = &m, .stacks = levels, .step = 1 };
+	struct snapshot live = { .passes = { .again = MIB, .first_stack = 1, .again_stack = 2 } };
+
+	(void)state;
+	metrics_what_is_live(&p, &d, &live);
+	assert_false(m.again_was_new);
+	assert_false(m.again_is_new);
+	/* It is new if the step before had no such line, whether its block was refused or not. */
+	levels[2] = (struct stack_levels){ 0 };
+	metrics_what_is_live(&p, &d, &live);
+	assert_true(m.again_is_new);
+	levels[2] = (struct stack_levels){ .last_step = 2, .now = MIB, .blocks = 1 };
+	metrics_what_is_live(&p, &d, &live);
+	assert_true(m.again_is_new);
+}
+
+/* The later call has made three blocks of its first layer, and freed none: whether it keeps a graph
+ * is open. When it has freed one, it is under no_grad(). */
+static void a_call_that_has_freed_nothing_may_keep_a_graph(void **state)
+{
+	static struct stack_info info[STACKS];
+	struct tables tables = { .stack_count = STACKS, .stack_info = info };
+	uint64_t tags[STACKS] = { 0 };
+	struct metrics_pass p = { .tables = &tables, .tags = tags };
+	struct stack_levels levels[STACKS] = {
+		[1] = { .last_step = 1, .now = 8 * MIB, .held = 32 * MIB, .blocks = 4 },
+		[2] = { .last_step = 1, .now = 8 * MIB, .held = 9 * MIB, .blocks = 3 },
+	};
+	struct metrics m = { 0 };
+	struct device_pass d = { .m = &m, .stacks = levels };
+	struct snapshot live = { .passes = { .again = MIB, .first_stack = 1, .again_stack = 2 } };
+
+	(void)state;
+	metrics_what_is_live(&p, &d, &live);
+	assert_false(m.again_freed);
+	levels[2].freed = 1;
+	metrics_what_is_live(&p, &d, &live);
+	assert_true(m.again_freed);
 }
 
 int main(void)
@@ -162,6 +218,8 @@ int main(void)
 		cmocka_unit_test(tensors_of_twice_the_size_are_doubled),
 		cmocka_unit_test(an_activation_function_is_in_proportion),
 		cmocka_unit_test(copies_of_the_jobs_own_code_are_logits),
+		cmocka_unit_test(a_line_whose_first_block_is_refused_is_not_new),
+		cmocka_unit_test(a_call_that_has_freed_nothing_may_keep_a_graph),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
