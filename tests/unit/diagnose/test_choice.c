@@ -330,6 +330,14 @@ static void copies_of_each_gradient_are_no_history(void **state)
 	m.left = m.gradient_copies = 400 * MIB;
 	m.left_now = 0;
 	assert_int_equal(assert_cause(&m, "EARLIER_STEP_KEPT"), 400 * MIB);
+	/* Copies that are small beside all that is there are no cause of their own. */
+	m.left = 120 * MIB;
+	m.left_now = 30 * MIB;
+	m.gradients = 60 * MIB;
+	m.gradient_copies = 150 * MIB;
+	assert_int_equal(assert_cause(&m, "EARLIER_STEP_KEPT"), 150 * MIB);
+	m.gradients = 200 * MIB;
+	m.left = 400 * MIB;
 	/* Tensors of other sizes are left too. */
 	m.left_now = 100 * MIB;
 	m.gradient_copies = 300 * MIB;
@@ -390,6 +398,56 @@ static void a_prompts_cache_is_of_no_fixed_size(void **state)
 	assert_cause(&m, "KV_CACHE");
 }
 
+/* The cache has 300 MiB in one piece. A request of 1 MiB cannot have it on any stream: it is none
+ * of the pool of small blocks. */
+static void a_small_request_has_a_pool_of_its_own(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.device_free = 0;
+	m.cached = 320 * MIB;
+	m.largest_free = 300 * MIB;
+	m.has_largest_free = 1;
+	m.requested = m.short_by = 2 * MIB;
+	assert_cause(&m, "FRAG_STREAM_POOLS");
+	m.requested = m.short_by = MIB;
+	assert_cause(&m, "ACT_PEAK");
+}
+
+/* The buckets of DistributedDataParallel are none of the job's own tensors; FSDP puts whole
+ * parameters together. */
+static void data_on_the_gpu_are_told_beside_buckets(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.data = 900 * MIB;
+	m.data_blocks = 1;
+	m.tags = TAGGED(DDP) | TAGGED(BUCKET);
+	m.buckets = 200 * MIB;
+	assert_int_equal(assert_cause(&m, "DATA_ON_GPU"), 900 * MIB);
+	m.tags |= TAGGED(FSDP);
+	assert_cause(&m, "ACT_PEAK");
+}
+
+/* A base of 8 bits, and a checkpoint of its weights, their average and two states of each in fp32:
+ * sixteen times as much. A model that lies in the checkpoint's own tensors has nothing beside it.
+ */
+static void a_checkpoint_may_be_much_larger_than_the_model(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.loaded = 1600 * MIB;
+	m.parameters = 100 * MIB;
+	m.activations = 0;
+	assert_cause(&m, "RESUME_DUPLICATE_STATE");
+	m.parameters = 90 * MIB;
+	m.activations = GIB;
+	assert_cause(&m, "ACT_PEAK");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -411,6 +469,9 @@ int main(void)
 		cmocka_unit_test(what_steps_have_left_is_not_the_evaluations),
 		cmocka_unit_test(the_first_step_shows_what_has_no_state),
 		cmocka_unit_test(a_prompts_cache_is_of_no_fixed_size),
+		cmocka_unit_test(a_small_request_has_a_pool_of_its_own),
+		cmocka_unit_test(data_on_the_gpu_are_told_beside_buckets),
+		cmocka_unit_test(a_checkpoint_may_be_much_larger_than_the_model),
 		cmocka_unit_test(gradients_of_no_optimizer_may_be_accumulated),
 	};
 
