@@ -1,6 +1,7 @@
 #include "metrics/metrics_live.h"
 
 #include "metrics/metrics_doubled.h"
+#include "metrics/metrics_head.h"
 #include "metrics/metrics_replaced.h"
 #include "metrics/metrics_sizes.h"
 
@@ -173,6 +174,28 @@ static void find_new_data(const struct metrics_pass *p, const struct device_pass
 	}
 }
 
+/* What a head, a linear layer that the job's own code calls, has made of a size out of proportion,
+ * and what follows from it, are logits: also when the layer's own output is gone. */
+static void find_own_logits(const struct metrics_pass *p, struct device_pass *d,
+			    const struct snapshot *live)
+{
+	const struct head_depths depths = metrics_head_depths(p);
+	struct metrics *m = d->m;
+
+	for (size_t i = 0; i < live->count && m->huge_sum; i++) {
+		const struct block_group *g = &live->groups[i];
+
+		if (!same_size(g->largest, m->huge) ||
+		    !tables_stack_is_own_code(p->tables, g->stack) ||
+		    !metrics_is_head(p, &depths, d->stacks[g->stack].first_stack))
+			continue;
+		m->logits_block = m->huge;
+		m->logits_blocks = m->huge_blocks;
+		m->logits = m->huge_sum;
+		m->huge_sum = m->huge_blocks = 0;
+	}
+}
+
 void metrics_what_is_live(const struct metrics_pass *p, struct device_pass *d,
 			  const struct snapshot *live)
 {
@@ -182,6 +205,7 @@ void metrics_what_is_live(const struct metrics_pass *p, struct device_pass *d,
 	d->m->untied_block = live->untied.block;
 	d->m->untied_blocks = live->untied.count;
 	find_new_data(p, d, live);
+	find_own_logits(p, d, live);
 	for (uint32_t i = 1; i < p->tables->stack_count; i++)
 		d->m->model_stacks += p->tags[i] & TAGGED(MODEL) && d->stacks[i].last_step &&
 				      d->stacks[i].last_step + 1 >= d->step + 1;

@@ -232,8 +232,10 @@ static void record_free(struct metrics_pass *p, struct device_pass *d, const str
 		return;
 	tag = tag_of(&was);
 	metrics_note_freed(d, &was);
-	if (was.stack < p->tables->stack_count)
+	if (was.stack < p->tables->stack_count) {
 		d->stacks[was.stack].live = bytes_add(d->stacks[was.stack].live, -was.bytes);
+		d->stacks[was.stack].freed += !d->is_past;
+	}
 	if (p->tables->thread_flags[was.thread] & THREAD_AUTOGRAD) {
 		d->autograd_live = bytes_add(d->autograd_live, -was.bytes);
 		if (d->level[WITHOUT_OLD_GRADIENTS] && tag.run < d->run)

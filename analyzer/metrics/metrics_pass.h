@@ -61,8 +61,7 @@ struct stack_levels {
 	uint32_t blocks;               /* blocks until the moment */
 	bytes tallest;                 /* the largest of them */
 	uint32_t freed;                /* blocks that were freed until the moment */
-	uint32_t half_stack; /* of the block of half the size that the latest one follows; 0: none
-			      */
+	uint32_t half_stack, first_stack; /* of the latest, see struct recent_block */
 	/* Steps with a block; of them, those with a larger one than all steps before, while one of
 	 * them is live. */
 	uint32_t steps, rises;
@@ -75,7 +74,9 @@ struct stack_levels {
 };
 
 struct recent_block {
-	uint32_t stack, half_stack;
+	uint32_t stack;
+	uint32_t half_stack;  /* of the block of half the size that it follows; 0: none */
+	uint32_t first_stack; /* of the first of the blocks of its size, one behind the other */
 	bytes size;
 };
 

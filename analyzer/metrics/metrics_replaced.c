@@ -7,26 +7,35 @@
  * c10/cuda/CUDACachingAllocator.cpp). */
 #define REST (INT64_C(1) << 20)
 
-/* The stack of the block right before one of this size, or before others of it, if that was half as
- * large. Blocks below an eighth, as factors of a product, do not count. */
-static uint32_t half_before(const struct device_pass *d, bytes size)
+/* What a block follows from: the block right before it. Blocks below an eighth, as factors of a
+ * product, do not count. */
+static struct recent_block follow(const struct device_pass *d, uint32_t stack, bytes size)
 {
+	struct recent_block now = { .stack = stack, .first_stack = stack, .size = size };
+
 	for (uint32_t i = d->recent_count; i && d->recent_count - i < METRICS_RECENT; i--) {
 		const struct recent_block *b = &d->recent[(i - 1) % METRICS_RECENT];
 
-		if (b->size >= size / 8)
-			return same_size(b->size, size)       ? b->half_stack
-			       : same_size(b->size, size / 2) ? b->stack
-							      : 0;
+		if (b->size < size / 8)
+			continue;
+		if (same_size(b->size, size)) {
+			now.half_stack = b->half_stack;
+			now.first_stack = b->first_stack;
+		} else if (same_size(b->size, size / 2)) {
+			now.half_stack = b->stack;
+		}
+		break;
 	}
-	return 0;
+	return now;
 }
 
 void metrics_note_block(struct device_pass *d, struct stack_levels *l, const struct mt_record *r)
 {
-	l->half_stack = half_before(d, r->bytes);
-	d->recent[d->recent_count++ % METRICS_RECENT] =
-		(struct recent_block){ r->stack, l->half_stack, r->bytes };
+	struct recent_block now = follow(d, r->stack, r->bytes);
+
+	l->half_stack = now.half_stack;
+	l->first_stack = now.first_stack;
+	d->recent[d->recent_count++ % METRICS_RECENT] = now;
 	d->latest = r->bytes;
 	d->latest_stack = r->stack;
 	l->blocks++;
@@ -41,7 +50,6 @@ void metrics_note_freed(struct device_pass *d, const struct mt_record *was)
 {
 	struct stack_levels *l = &d->stacks[d->latest_stack];
 
-	d->stacks[was->stack].freed += !d->is_past;
 	if (d->latest && !d->backward_seen && same_size(d->latest, 2 * was->bytes)) {
 		add(&l->widened, d->latest);
 		if (!d->pending.count && d->phase != PHASE_EVALUATION &&

@@ -158,6 +158,46 @@ static void a_tensor_of_three_times_the_size_is_no_conversion(void **state)
 	assert_false(chain(*state, NOTHING, 192 * MIB)->doubled_once);
 }
 
+/* A model has a linear layer of 8 MiB. Behind it, the job's own code calls a head of `output`, and
+ * makes a tensor of 400 MiB of that, whose head's output is freed then; another one is refused. */
+static const struct metrics *own_head(struct fixture *f, bytes output)
+{
+	uint32_t linear = write_frame(&f->w, "Linear.forward", TORCH "nn/modules/linear.py", 1),
+		 call = write_frame(&f->w, "Module._call_impl", TORCH "nn/modules/module.py", 1),
+		 forward = write_frame(&f->w, "Net.forward", "/job/net.py", 2),
+		 main = write_frame(&f->w, "main", "/job/train.py", 10);
+	uint32_t layer = write_stack(&f->w, f->c10, linear, call, forward, call),
+		 head = write_stack(&f->w, f->c10, linear, call, main, 0);
+	uint64_t logits;
+
+	micro_batch(f);
+	make(f, layer, 8 * MIB);
+	logits = make(f, head, output);
+	make(f, line_of(f, 1), 400 * MIB);
+	drop(f, f->input, logits, output);
+	f->w.header.exit_status = 1;
+	fixture_event(f, MT_TENSOR_OOM, MIB, 400 * MIB, line_of(f, 2));
+	return fixture_report(f)->metrics;
+}
+
+static void what_follows_from_a_head_are_logits(void **state)
+{
+	const struct metrics *m = own_head(*state, 400 * MIB);
+
+	assert_int_equal(m->logits, 800 * MIB);
+	assert_int_equal(m->logits_blocks, 2);
+	assert_int_equal(m->huge_sum, 0);
+}
+
+/* (N, 1) and (N,) broadcast to (N, N). */
+static void what_is_larger_than_its_head_is_out_of_proportion(void **state)
+{
+	const struct metrics *m = own_head(*state, 100 * MIB);
+
+	assert_int_equal(m->logits, 0);
+	assert_int_equal(m->huge_sum, 800 * MIB);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -172,6 +212,8 @@ int main(void)
 		CASE(a_conversion_follows_from_one_tensor),
 		CASE(two_halves_that_are_put_together_are_no_conversion),
 		CASE(a_tensor_of_three_times_the_size_is_no_conversion),
+		CASE(what_follows_from_a_head_are_logits),
+		CASE(what_is_larger_than_its_head_is_out_of_proportion),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
