@@ -448,6 +448,30 @@ static void a_checkpoint_may_be_much_larger_than_the_model(void **state)
 	assert_cause(&m, "ACT_PEAK");
 }
 
+/* Behind the training steps, another place calls the model again and again, and keeps graphs: no
+ * losses of a step, which are of the place that trained before. No name speaks of evaluation. */
+static void passes_of_another_place_are_not_summed(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.in_backward = 0;
+	m.in_forward = 1;
+	m.waiting = 700 * MIB;
+	m.passes_waiting = 7;
+	m.run_live = 900 * MIB;
+	m.run_born = GIB;
+	m.run_model = 95;
+	m.run_blocks = 200;
+	assert_int_equal(assert_cause(&m, "LOSSES_SUMMED"), 700 * MIB);
+	m.run_new = 95;
+	assert_cause(&m, "EVAL_GRAPH_KEPT");
+	/* Before the first step is over, every place is new. */
+	m.step = 1;
+	m.steps = 0;
+	assert_cause(&m, "LOSSES_SUMMED");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -470,6 +494,7 @@ int main(void)
 		cmocka_unit_test(the_first_step_shows_what_has_no_state),
 		cmocka_unit_test(a_prompts_cache_is_of_no_fixed_size),
 		cmocka_unit_test(a_small_request_has_a_pool_of_its_own),
+		cmocka_unit_test(passes_of_another_place_are_not_summed),
 		cmocka_unit_test(data_on_the_gpu_are_told_beside_buckets),
 		cmocka_unit_test(a_checkpoint_may_be_much_larger_than_the_model),
 		cmocka_unit_test(gradients_of_no_optimizer_may_be_accumulated),
