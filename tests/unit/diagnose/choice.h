@@ -1,0 +1,56 @@
+/* Quantities written by hand: those of a device of 4 GiB that 2 GiB of tensors and a request fill.
+ */
+#ifndef MEMTRACE_TEST_CHOICE_H
+#define MEMTRACE_TEST_CHOICE_H
+
+#include "diagnose/diagnose.h"
+#include "metrics/metrics.h"
+#include "report/report.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#define MIB (INT64_C(1) << 20)
+#define GIB (INT64_C(1) << 30)
+
+static inline struct metrics failure(void)
+{
+	return (struct metrics){ .failed = 1,
+				 .died = 1,
+				 .requested = 256 * MIB,
+				 .short_by = 128 * MIB,
+				 .device_total = 4 * GIB,
+				 .device_free = 128 * MIB,
+				 .allocated = 2 * GIB,
+				 .reserved = 2 * GIB,
+				 .outside = 2 * GIB - 128 * MIB,
+				 .peak_needed = 2 * GIB + 256 * MIB,
+				 .step = 2,
+				 .steps = 2,
+				 .in_backward = 1,
+				 .parameters = 200 * MIB,
+				 .activations = GIB };
+}
+
+/* Asserts the cause; returns what its first remedy saves. */
+static inline int64_t assert_cause(struct metrics *m, const char *rule)
+{
+	struct rank rank = { .end = END_OOM, .metrics = m };
+	struct report report = { .ranks = &rank, .count = 1 };
+	struct diagnosis d = { 0 };
+	int64_t saving;
+
+	diagnose(&d, &report);
+	assert_non_null(diagnosis_cause(&d, 0));
+	assert_string_equal(diagnosis_cause(&d, 0)->rule, rule);
+	saving = diagnosis_cause(&d, 0)->remedies[0].saving;
+	diagnosis_release(&d);
+	return saving;
+}
+
+#endif

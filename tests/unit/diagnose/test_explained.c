@@ -1,0 +1,217 @@
+/* What explains a symptom is chosen before it: copies, graphs, other steps, other places. */
+#include "choice.h"
+
+/* With create_graph, what a backward pass made stays with the graph and looks like gradients. */
+static void a_graph_that_is_kept_makes_no_gradients_of_the_base(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.tags = TAGGED(ADAPTER);
+	m.gradients = 900 * MIB;
+	m.adapters = 10 * MIB;
+	m.left = 600 * MIB;
+	m.left_blocks = 60;
+	assert_cause(&m, "BASE_TRAINED");
+	m.kept = 600 * MIB;
+	m.passes_kept = 1;
+	assert_int_equal(assert_cause(&m, "GRAPH_KEPT"), 600 * MIB);
+}
+
+/* There is one tensor of half the size, and all that is made of it has twice that. */
+static void what_follows_from_one_tensor_is_converted(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.activations = 1600 * MIB;
+	m.huge = m.doubled_block = 300 * MIB;
+	m.huge_sum = m.doubled = 1200 * MIB;
+	m.huge_blocks = m.doubled_blocks = 4;
+	assert_cause(&m, "HUGE_TENSORS");
+	m.doubled_once = 1;
+	assert_int_equal(assert_cause(&m, "ACT_UPCAST"), 600 * MIB);
+}
+
+/* In the second step there are two copies of each gradient of the first step, and some of this
+ * one's. One copy of each, for a plot of all steps, is a history. */
+static void copies_of_each_gradient_are_no_history(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.in_backward = 0;
+	m.in_optimizer = 1;
+	m.gradients = 200 * MIB;
+	m.left = 400 * MIB;
+	m.left_now = 100 * MIB;
+	m.left_steps = 2;
+	m.gradient_copies = 500 * MIB;
+	m.gradient_copies_stay = 1;
+	assert_int_equal(assert_cause(&m, "GRADIENT_COPIES"), 500 * MIB);
+	m.left = 200 * MIB;
+	m.gradient_copies = 300 * MIB;
+	assert_int_equal(assert_cause(&m, "EARLIER_STEP_KEPT"), 300 * MIB);
+	/* Two steps have left a copy each, and this one has not come that far. */
+	m.left = m.gradient_copies = 400 * MIB;
+	m.left_now = 0;
+	assert_int_equal(assert_cause(&m, "EARLIER_STEP_KEPT"), 400 * MIB);
+	/* Copies that are small beside all that is there are no cause of their own. */
+	m.left = 120 * MIB;
+	m.left_now = 30 * MIB;
+	m.gradients = 60 * MIB;
+	m.gradient_copies = 150 * MIB;
+	assert_int_equal(assert_cause(&m, "EARLIER_STEP_KEPT"), 150 * MIB);
+	m.gradients = 200 * MIB;
+	m.left = 400 * MIB;
+	/* Tensors of other sizes are left too. */
+	m.left_now = 100 * MIB;
+	m.gradient_copies = 300 * MIB;
+	assert_int_equal(assert_cause(&m, "EARLIER_STEP_KEPT"), 500 * MIB);
+}
+
+/* An evaluation needs 900 MiB more than a step; earlier steps have left 600 MiB of that. */
+static void what_steps_have_left_is_not_the_evaluations(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.in_backward = 0;
+	m.in_forward = m.in_evaluation = 1;
+	m.activations = 0;
+	m.size_growth = 900 * MIB;
+	assert_cause(&m, "EVAL_BATCH_LARGE");
+	m.left = 100 * MIB;
+	assert_cause(&m, "EVAL_BATCH_LARGE");
+	m.left = 600 * MIB;
+	assert_cause(&m, "EARLIER_STEP_KEPT");
+}
+
+/* After the first step of the optimizer, all that it trains has states. */
+static void the_first_step_shows_what_has_no_state(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.in_backward = 0;
+	m.in_forward = m.step = m.steps = 1;
+	m.gradients = 300 * MIB;
+	m.unstepped = 280 * MIB;
+	assert_cause(&m, "ACT_PEAK");
+	m.optimizer_states = 40 * MIB;
+	assert_int_equal(assert_cause(&m, "GRADIENTS_UNUSED"), 280 * MIB);
+	/* A second model of a GAN, in its backward pass, whose optimizer comes after it. */
+	m.in_forward = 0;
+	m.in_backward = 1;
+	assert_cause(&m, "ACT_PEAK");
+}
+
+/* A cache that takes a token in each call has taken none in the call over the prompt. */
+static void a_prompts_cache_is_of_no_fixed_size(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.in_backward = 0;
+	m.in_forward = m.in_evaluation = m.inference = m.in_prefill = 1;
+	m.steps = 0;
+	m.kv_cache = 600 * MIB;
+	m.pass_live = 700 * MIB;
+	assert_cause(&m, "KV_CACHE_STATIC");
+	m.tags = TAGGED(KV_GROWS);
+	assert_cause(&m, "INFERENCE_BATCH");
+	m.kv_token = MIB;
+	assert_cause(&m, "KV_CACHE");
+}
+
+/* The cache has 300 MiB in one piece. A request of 1 MiB cannot have it on any stream: it is none
+ * of the pool of small blocks. */
+static void a_small_request_has_a_pool_of_its_own(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.device_free = 0;
+	m.cached = 320 * MIB;
+	m.largest_free = 300 * MIB;
+	m.has_largest_free = 1;
+	m.requested = m.short_by = 2 * MIB;
+	assert_cause(&m, "FRAG_STREAM_POOLS");
+	m.requested = m.short_by = MIB;
+	assert_cause(&m, "ACT_PEAK");
+}
+
+/* The buckets of DistributedDataParallel are none of the job's own tensors; FSDP puts whole
+ * parameters together. */
+static void data_on_the_gpu_are_told_beside_buckets(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.data = 900 * MIB;
+	m.data_blocks = 1;
+	m.tags = TAGGED(DDP) | TAGGED(BUCKET);
+	m.buckets = 200 * MIB;
+	assert_int_equal(assert_cause(&m, "DATA_ON_GPU"), 900 * MIB);
+	m.tags |= TAGGED(FSDP);
+	assert_cause(&m, "ACT_PEAK");
+}
+
+/* A base of 8 bits, and a checkpoint of its weights, their average and two states of each in fp32:
+ * sixteen times as much. A model that lies in the checkpoint's own tensors has nothing beside it.
+ */
+static void a_checkpoint_may_be_much_larger_than_the_model(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.loaded = 1600 * MIB;
+	m.parameters = 100 * MIB;
+	m.activations = 0;
+	assert_cause(&m, "RESUME_DUPLICATE_STATE");
+	m.parameters = 90 * MIB;
+	m.activations = GIB;
+	assert_cause(&m, "ACT_PEAK");
+}
+
+/* Behind the training steps, another place calls the model again and again, and keeps graphs: no
+ * losses of a step, which are of the place that trained before. No name speaks of evaluation. */
+static void passes_of_another_place_are_not_summed(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.in_backward = 0;
+	m.in_forward = 1;
+	m.waiting = 700 * MIB;
+	m.passes_waiting = 7;
+	m.run_live = 900 * MIB;
+	m.run_born = GIB;
+	m.run_model = 95;
+	m.run_blocks = 200;
+	assert_int_equal(assert_cause(&m, "LOSSES_SUMMED"), 700 * MIB);
+	m.run_new = 95;
+	assert_cause(&m, "EVAL_GRAPH_KEPT");
+	/* Before the first step is over, every place is new. */
+	m.step = 1;
+	m.steps = 0;
+	assert_cause(&m, "LOSSES_SUMMED");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_graph_that_is_kept_makes_no_gradients_of_the_base),
+		cmocka_unit_test(what_follows_from_one_tensor_is_converted),
+		cmocka_unit_test(copies_of_each_gradient_are_no_history),
+		cmocka_unit_test(what_steps_have_left_is_not_the_evaluations),
+		cmocka_unit_test(the_first_step_shows_what_has_no_state),
+		cmocka_unit_test(a_prompts_cache_is_of_no_fixed_size),
+		cmocka_unit_test(a_small_request_has_a_pool_of_its_own),
+		cmocka_unit_test(data_on_the_gpu_are_told_beside_buckets),
+		cmocka_unit_test(a_checkpoint_may_be_much_larger_than_the_model),
+		cmocka_unit_test(passes_of_another_place_are_not_summed),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
