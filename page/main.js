@@ -24,6 +24,8 @@ const KEYS = [
   ["s", "stack by category or by owner"],
   ["a", "axis of time, of events or of steps"],
   ["1 … 5", "stacks, flame graph, treemap, segments, lifetimes"],
+  ["f", "go into the flame graph or the treemap"],
+  ["↑ ↓ ← →", "there: to the frame or module around, inside or beside; Enter enlarges it, Escape or Backspace leads back"],
   ["/", "search"],
   ["n", "next rank; of a comparison the other job"],
   ["?", "this list"],
@@ -173,6 +175,7 @@ function showMoment() {
   const { data, owner, reserved, isRecord, search } = page.current;
   const event = state.event;
   const view = byId("view");
+  const hadFocus = view.contains(document.activeElement);
   view.dispatchEvent(new Event("memtrace-clear"));
   view.replaceChildren();
   byId("found").hidden = true;
@@ -201,6 +204,8 @@ function showMoment() {
   showFound(moment.live, search, data);
   showDifference(view, context);
   VIEWS.find((v) => v.id === state.view).show(view, context);
+  // What had the focus is no longer there.
+  if (hadFocus && !view.contains(document.activeElement)) (view.querySelector("[role=treeitem]") || view).focus({ preventScroll: true });
   for (const tab of byId("tabs").children) tab.setAttribute("aria-selected", tab.dataset.view === state.view ? "true" : "false");
   byId("fix").textContent = state.fixed === null ? "compare from here" : "stop comparing";
 }
@@ -338,7 +343,7 @@ function onKey(e) {
     ArrowLeft: () => moveBy(e, -1), ArrowRight: () => moveBy(e, 1), "+": () => page.timeline.scaleBy(2), "=": () => page.timeline.scaleBy(2),
     "-": () => page.timeline.scaleBy(0.5), 0: whole, p: () => goTo(peakEvent()), o: () => nextFailure() >= 0 && goTo(nextFailure()), c: compare,
     s: () => choose("stacked", state.stacked === "owner" ? "category" : "owner"), a: nextAxis,
-    "/": () => byId("search").focus(), "?": showKeys, n: nextRank,
+    "/": () => byId("search").focus(), "?": showKeys, n: nextRank, f: () => byId("view").querySelector("[role=treeitem]")?.focus(),
   };
   VIEWS.forEach((v, i) => (actions[i + 1] = () => chooseView(v.id)));
   if (!actions[e.key]) return;

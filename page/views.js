@@ -4,6 +4,7 @@ import { flameTree, treemapTree, stackName, framesOf } from "./trees.js";
 import { FOUND_COLOUR, isPlaceFound } from "./search.js";
 import { element, headRow, growingTable, size, change, count, time, escapeHtml, byId } from "./format.js";
 import { colourOf, inkOn } from "./palette.js";
+import { TreeFocus } from "./tree_focus.js";
 
 const ROWS = 60; // of a table; a button shows the others
 
@@ -81,21 +82,59 @@ function showFlame(place, context) {
   eachPart(place, context, (part) => drawFlame(place, context, part));
 }
 
-function drawFlame(place, context, part) {
-  const root = flameTree(context.data, part.groups, context.search);
-  const box = element("div", { id: `flame${part.key}`, "data-bytes": root.value });
-  place.append(element("p", { class: "hint" }, `${part.sign}${size(root.value)} by call, outermost at the top. Click a frame to enlarge it.`), box);
-  const chart = flamegraph().width(place.clientWidth).cellHeight(20).inverted(true).minFrameSize(1).transitionDuration(0).sort(true)
-    .setColorMapper((d, original) => (d.data.found ? FOUND_COLOUR : original))
-    .tooltip(false).label((d) => `${d.data.name}: ${size(d.data.value)}`);
-  d3.select(box).datum(root).call(chart);
+const FRAME_HEIGHT = 20; // pixels
+const LEAST_FRAME = 1;
+
+// A picture of a tree, in which the keyboard leads from node to node.
+function treeBox(place, what, part) {
+  const box = element("div", { class: "picture", role: "tree", "aria-label": `${what}${part.title ? `, ${part.title.toLowerCase()}` : ""}` });
+  place.append(box);
+  return box;
 }
 
-function chartAt(place, id, label) {
-  const box = element("div", { class: "chart", id, role: "img", "aria-label": label });
+function nodeTitle(name, bytes, all, isFound) {
+  return `${name}: ${size(bytes)}, ${((100 * bytes) / (all || 1)).toFixed(1)} % of all${isFound ? ", found" : ""}`;
+}
+
+function drawFlame(place, context, part) {
+  const root = flameTree(context.data, part.groups, context.search);
+  const box = element("div", { id: `flame${part.key}`, "data-bytes": root.value, "aria-hidden": "true" });
+  place.append(element("p", { class: "hint" }, `${part.sign}${size(root.value)} by call, outermost at the top. A click enlarges a frame; so do the arrow keys and Enter.`));
+  const width = place.clientWidth;
+  const outer = treeBox(place, "Flame graph", part);
+  outer.append(box);
+  let enlarged = null;
+  let focus = null;
+  const chart = flamegraph().width(width).cellHeight(FRAME_HEIGHT).inverted(true).minFrameSize(LEAST_FRAME).transitionDuration(0).sort(true)
+    .setColorMapper((d, original) => (d.data.found ? FOUND_COLOUR : original))
+    .onClick((d) => { enlarged = d; focus.follow(d); })
+    .tooltip(false).label((d) => `${d.data.name}: ${size(d.data.value)}`);
+  d3.select(box).datum(root).call(chart);
+  const all = d3.select(box).datum();
+  enlarged = all;
+  focus = new TreeFocus(outer, flamePicture(chart, all, width, () => enlarged));
+}
+
+// The tree of d3-flame-graph: frames that are left out have no bytes.
+function flamePicture(chart, all, width, enlarged) {
+  const scale = width / (all.x1 - all.x0);
+  return {
+    root: () => all,
+    enlarged,
+    parent: (d) => d.parent,
+    children: (d) => (d.children || []).filter((c) => (c.x1 - c.x0) * scale > LEAST_FRAME),
+    box: (d) => ({ x: d.x0 * scale, y: d.depth * FRAME_HEIGHT, width: (d.x1 - d.x0) * scale, height: FRAME_HEIGHT }),
+    title: (d) => nodeTitle(d.data.name, d.data.value, all.data.value, d.data.found),
+    enlarge: (d) => chart.zoomTo(d),
+  };
+}
+
+// `label`: null if what is around it says what it is.
+function chartAt(view, place, id, label) {
+  const box = element("div", { class: "chart", id, role: label && "img", "aria-label": label, "aria-hidden": label ? null : "true" });
   place.append(box);
   const chart = echarts.init(box, null, { renderer: "canvas" });
-  place.addEventListener("memtrace-clear", () => chart.dispose(), { once: true });
+  view.addEventListener("memtrace-clear", () => chart.dispose(), { once: true });
   return chart;
 }
 
@@ -125,8 +164,9 @@ function drawTreemap(place, context, part) {
     }
   }
   place.append(element("p", { class: "hint", id: `treemap-root${part.key}`, "data-bytes": root.value },
-    `${part.sign}${size(root.value)} by category, module and block. Click to enter, the line below leads back.`));
-  const chart = chartAt(place, `treemap${part.key}`, "Treemap of the blocks; the stacks view has the same as text.");
+    `${part.sign}${size(root.value)} by category, module and block. A click enters, the line below leads back; so do the arrow keys, Enter and Escape.`));
+  const outer = treeBox(place, "Treemap of the blocks; the stacks view has the same as text", part);
+  const chart = chartAt(place, outer, `treemap${part.key}`, null);
   const upper = { show: true, height: 20, color: "#111", formatter: (p) => `${p.name}  ${size(p.value)}` };
   const back = getComputedStyle(document.body).backgroundColor;
   const ink = inkOf(place);
@@ -139,6 +179,28 @@ function drawTreemap(place, context, part) {
       levels: [{ itemStyle: { gapWidth: 3, borderWidth: 0, color: back, borderColor: back }, upperLabel: { show: false } },
         { itemStyle: { gapWidth: 1, borderWidth: 2, borderColorSaturation: 0.5 }, upperLabel: upper }, { itemStyle: { gapWidth: 1 }, colorSaturation: [0.35, 0.6] }] }],
   });
+  const focus = new TreeFocus(outer, treemapPicture(chart));
+  chart.on("treemaproottonode", () => focus.follow(focus.node));
+}
+
+// The tree of ECharts: of the node that is enlarged, what is drawn is in `viewChildren`; a place is relative to that of the node around it.
+function treemapPicture(chart) {
+  const series = () => chart.getModel().getSeriesByIndex(0);
+  const all = series().getData().tree.root;
+  const box = (node) => {
+    const { width, height } = node.getLayout();
+    const { x, y } = series().layoutInfo;
+    return node.getAncestors(true).reduce((at, n) => ({ ...at, x: at.x + (n.getLayout().x || 0), y: at.y + (n.getLayout().y || 0) }), { x, y, width, height });
+  };
+  return {
+    root: () => series().getViewRoot(),
+    enlarged: () => series().getViewRoot(),
+    parent: (node) => node.parentNode,
+    children: (node) => node.viewChildren || [],
+    box,
+    title: (node) => nodeTitle(node.name, node.getValue(), all.getValue(), node.getModel().get("found")),
+    enlarge: (node) => node.children.length && chart.dispatchAction({ type: "treemapRootToNode", seriesIndex: 0, targetNode: node }),
+  };
 }
 
 const MOST_SEGMENTS = 400;
@@ -208,7 +270,7 @@ function showLifetimes(place, context) {
   const [first, last] = context.visible();
   const bars = largestLifetimes(data, first, last, 80);
   place.append(element("p", { class: "hint" }, `The ${bars.length} largest blocks that were live in the visible part of the timeline, largest first${context.fixed === null ? "" : "; a comparison of moments does not change them"}.`));
-  const chart = chartAt(place, "lifetimes", "Lifetimes of the largest blocks as bars");
+  const chart = chartAt(place, place, "lifetimes", "Lifetimes of the largest blocks as bars");
   chart.getDom().style.height = `${Math.max(160, bars.length * 14 + 60)}px`;
   chart.resize();
   const ink = inkOf(place);

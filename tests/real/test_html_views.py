@@ -3,6 +3,7 @@ import os
 import subprocess
 
 import mtr
+import page_drawn as drawn
 from browser import Page
 from harness import BUILD
 from page_case import ALLOC, FREE, PageCase
@@ -15,6 +16,9 @@ LIT = """(selector) => [...document.querySelectorAll(selector)].reduce((sum, c) 
   return sum;
 }, 0)"""
 RECTANGLES = '[...document.querySelectorAll("#flame rect")].filter((r) => getComputedStyle(r).fill === "rgb(146, 70, 254)").length'
+# What has the focus in a picture: role, text, level, and its place in the picture: left, top, width, height.
+FOCUSED = """() => { const e = document.activeElement, box = e.getBoundingClientRect(), picture = (e.closest(".picture") || e).getBoundingClientRect();
+  return [e.getAttribute("role"), e.getAttribute("aria-label"), Number(e.getAttribute("aria-level")), box.left - picture.left, box.top - picture.top, box.width, box.height]; }"""
 PICTURES = {"3": "#treemap canvas", "4": "#segments", "5": "#lifetimes canvas"}
 
 
@@ -29,6 +33,11 @@ def live_at(trace, upto):
         else:
             del live[address, born[address]]
     return live
+
+
+def size_text(size):
+    """Bytes as the page writes them, of 1 MiB and more."""
+    return "%.1f GiB" % (size / 2**30) if size >= 2**30 else "%.1f MiB" % (size / 2**20)
 
 
 class HtmlViews(PageCase):
@@ -106,6 +115,93 @@ class HtmlViews(PageCase):
                   for e in (first, second)]
         self.assertEqual(change, [after - before for before, after in zip(*totals)])
         self.assertFalse(page.run('Boolean(document.getElementById("segments-change"))'))
+        self.assertEqual(page.errors, [])
+
+    def focused(self, page, path, sizes):
+        """The place of the node that has the focus, which is that of a path of names, with its bytes in its text."""
+        role, text, level, *box = drawn.read(page, FOCUSED)
+        name, amount = text.split(", ")[0].rsplit(": ", 1)
+        self.assertEqual([role, name, level], ["treeitem", path[-1], len(path)])
+        self.assertEqual(amount, size_text(sizes[path]))
+        self.assertIn(", %.1f %% of all" % (100 * sizes[path] / sizes[path[:1]]), text)
+        self.assertEqual(page.run('[document.getElementById("tip").hidden, document.getElementById("tip").textContent]'), [False, text])
+        self.assertNotEqual(page.run("getComputedStyle(document.activeElement).outlineStyle"), "none")
+        return box
+
+    def check_frame(self, page, path, sizes):
+        """The focus is upon the frame of a path."""
+        box = self.focused(page, path, sizes)
+        frames = [f for f in drawn.read(page, drawn.FLAME) if f[0] == len(path) - 1 and f[1] == path[-1]]
+        near = min(frames, key=lambda f: abs(f[2] - box[0]))
+        for seen, wanted in zip(box, [near[2], 20 * near[0], near[3], 20]):
+            self.assertAlmostEqual(seen, wanted, delta=0.6)
+        return box
+
+    def test_flame_by_keyboard(self):
+        """The keyboard alone leads through the frames of a flame graph, each of which has the bytes of the stacks; Enter enlarges one, Escape leads back."""
+        page = self.open(self.made("steps-out-of-memory"))
+        page.press("p", "1")
+        sizes = drawn.flame_of(drawn.read(page, drawn.ROWS))
+        page.press("2", "f")
+        whole = self.check_frame(page, ("all",), sizes)
+        event = page.run("memtrace.state.event")
+        inside = [("all",)]
+        while len(inside) < 2:  # down to frames beside each other
+            inside = sorted(path for path in sizes if path[:-1] == inside[0])
+            page.press("ArrowDown")
+            self.check_frame(page, inside[0], sizes)
+        second = inside[1]
+        page.press("ArrowRight")
+        narrow = self.check_frame(page, second, sizes)
+        page.press("ArrowLeft", "ArrowRight", "Enter")
+        self.assertGreater(whole[2], narrow[2])
+        self.assertAlmostEqual(self.check_frame(page, second, sizes)[2], whole[2], delta=0.6)
+        page.press("Escape")
+        self.assertEqual(self.check_frame(page, second, sizes), narrow)
+        page.press("Enter", "Backspace", "ArrowUp")
+        self.check_frame(page, second[:-1], sizes)
+        self.assertEqual(page.run("memtrace.state.event"), event)  # the arrows are not those of the timeline
+        self.check_axe(page, "#view")
+        page.press("Tab")
+        self.assertEqual(page.run('[document.activeElement.closest(".picture"), document.getElementById("tip").hidden]'), [None, True])
+        page.press("?")
+        self.assertIn("the flame graph or the treemap", page.run('document.getElementById("help").textContent'))
+        self.assertEqual(page.errors, [])
+
+    def test_treemap_by_keyboard(self):
+        """The same of the modules of a treemap: the largest category, its module, and the blocks of that."""
+        page = self.open(self.made("steps-out-of-memory"))
+        page.press("p", "1")
+        sizes = {}
+        for (category, module), size in drawn.treemap_of(drawn.read(page, drawn.ROWS)).items():
+            for path in ("all",), ("all", category), ("all", category, module):
+                sizes[path] = sizes.get(path, 0) + size
+        page.press("3", "f")
+        self.focused(page, ("all",), sizes)
+        category, module = (max((path for path in sizes if len(path) == n), key=sizes.get) for n in (2, 3))
+        for path in category, module:
+            page.press("ArrowDown")
+            *_, width, height = self.focused(page, path, sizes)
+            self.assertTrue(any(abs(w - width) + abs(h - height) < 1 for _, names, w, h in drawn.read(page, drawn.TREEMAP) if names == list(path[1:])), path)
+        self.assertEqual({depth for depth, *_ in drawn.read(page, drawn.TREEMAP)}, {0, 1, 2})
+        page.press("Enter")
+        self.focused(page, module, sizes)
+        page.wait("(%s)().some((r) => r[0] === 3)" % drawn.TREEMAP)
+        blocks = [r for r in drawn.read(page, drawn.TREEMAP) if r[0] == 3]
+        self.assertEqual(len(blocks), 16)  # of 24 MiB each, as make_traces writes them
+        page.press("ArrowDown")
+        block = drawn.read(page, FOCUSED)
+        self.assertIn(": 24.0 MiB, ", block[1])
+        self.assertTrue(any(abs(w - block[5]) + abs(h - block[6]) < 1 for _, _, w, h in blocks))
+        page.press("Escape")
+        self.focused(page, module, sizes)
+        page.press("Escape")
+        self.focused(page, category, sizes)
+        page.wait("!(%s)().some((r) => r[0] === 3)" % drawn.TREEMAP)
+        self.check_axe(page, "#view")
+        page.run("memtrace.goTo(memtrace.state.event - 1, true)")  # the view is drawn anew: the focus stays in a picture
+        self.assertEqual(drawn.read(page, FOCUSED)[0], "treeitem")
+        self.assertEqual(page.run('[...document.querySelectorAll(".picture")].map((e) => e.getAttribute("aria-label").split(", ").pop())'), ["went"])
         self.assertEqual(page.errors, [])
 
     def test_the_part_that_is_shown(self):
