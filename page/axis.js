@@ -101,9 +101,14 @@ export class StepAxis {
   // The value of column `to` at a value of column `from`, 0 or 1.
   between(value, from, to) {
     const { knots } = this;
-    let k = 1;
-    while (k + 1 < knots.length && knots[k][from] <= value) k++;
-    const [a, b] = [knots[k - 1], knots[k]];
+    let low = 1;
+    let high = knots.length - 1;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (knots[middle][from] <= value) low = middle + 1;
+      else high = middle;
+    }
+    const [a, b] = [knots[low - 1], knots[low]];
     return a[to] + ((value - a[from]) / (b[from] - a[from])) * (b[to] - a[to]);
   }
 

@@ -260,18 +260,23 @@ export class Timeline {
   }
 }
 
-// `bands`: of each timeline.
+// The bands of all timelines that are ever more than nothing, each once: [name, colour]. `bands`: of each timeline.
+export function legendOf(bands) {
+  const rows = new Map();
+  for (const { names, colours, used } of bands)
+    names.forEach((name, i) => used[i] && rows.set(`${colours[i]} ${name}`, [name, colours[i]]));
+  return [...rows.values()].sort((a, b) => a[1] - b[1]);
+}
+
 export function drawLegend(place, bands, lines) {
-  const { names, colours } = bands[0];
   place.replaceChildren();
-  names.forEach((title, i) => {
-    if (!bands.some((b) => b.used[i])) return;
+  for (const [title, colour] of legendOf(bands)) {
     const swatch = element("canvas", { class: "swatch", width: 12, height: 12, "aria-hidden": "true" });
     const c = swatch.getContext("2d");
-    c.fillStyle = patternOf(c, colours[i]);
+    c.fillStyle = patternOf(c, colour);
     c.fillRect(0, 0, 12, 12);
     place.append(element("span", { role: "listitem" }, swatch, title));
-  });
+  }
   for (const { name, dash, colour } of lines)
     place.append(element("span", { role: "listitem" }, element("span", { style: colour ? `color:${colour}` : null }, dash.length ? "┄┄ " : "── "), name));
 }

@@ -13,6 +13,7 @@ const { matcher } = await load("search.js");
 const { summaryOf } = await load("summary.js");
 const { stepKnots, StepAxis, axisOf } = await load("axis.js");
 const { size, time } = await load("format.js");
+const { legendOf } = await load("timeline.js");
 const { marksOf } = await load("marks.js");
 const { seatText, layoutOf, neighbour } = await load("ranks.js");
 
@@ -153,6 +154,20 @@ test("an axis of steps: each step has the same width, and what is before them to
   assert.equal(axisOf("step", job, []).constructor.name, "TimeAxis");
 });
 
+test("an axis of ten thousand steps is not walked through for each event", () => {
+  const count = 10000;
+  const trace = { events: 2, times: [0, count] };
+  let looks = 0;
+  const knots = new Proxy(Array.from({ length: count + 1 }, (_, i) => [2 * i, i + 5]), { get: (list, at) => { looks++; return list[at]; } });
+  const axis = new StepAxis(trace, knots);
+  for (const [time, step] of [[-2, 4], [0, 5], [1, 5.5], [9999, 5004.5], [10000, 5005], [20000, 10005], [20002, 10006]]) {
+    looks = 0;
+    assert.equal(axis.between(time, 0, 1), step);
+    assert.equal(axis.between(step, 1, 0), time);
+    assert.ok(looks < 100, `${looks} looks at ${time}`);
+  }
+});
+
 test("on an axis of time or of steps, two events a nanosecond apart can be told apart, also of an hour", () => {
   const hour = 3600e3;
   for (const span of [5, 1000, hour]) {
@@ -166,6 +181,13 @@ test("on an axis of time or of steps, two events a nanosecond apart can be told 
       assert.ok(last * (1000 / shown) < 2 ** 53 / 8, "a pixel is an eighth");
     }
   }
+});
+
+test("the legend of two timelines has the bands of both, each once", () => {
+  const bands = (names, colours, used) => ({ names, colours, used });
+  const a = bands(["parameters", "gradients"], [0, 1], [1, 0]);
+  assert.deepEqual(legendOf([a, bands(["parameters", "gradients"], [0, 1], [1, 1])]), [["parameters", 0], ["gradients", 1]]);
+  assert.deepEqual(legendOf([bands(["all of them"], [10], [1]), a]), [["parameters", 0], ["all of them", 10]]);
 });
 
 test("moments that the job names are marked; many of them only where there is room", () => {
