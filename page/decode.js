@@ -149,17 +149,17 @@ export async function decodeStream(described, categories, blob) {
   const texts = (names) => Object.fromEntries(names.map((name) => [name, blob(described[name])]));
   const early = help(first, "inflate", texts(EARLY));
   const late = help(second, "inflate", texts(LATE));
+  const all = Promise.all([early, late]).then(([a, b]) =>
+    help(first, "blocks", { parts: { ...a, ...b }, count: described.blocks, bySlot: described.by_slot, categories }));
   const timed = help(second, "times", { text: blob(described.time), unit: described.unit_ns });
-  const others = await inflateAll(texts(OTHERS));
-  const parts = { ...(await early), ...(await late) };
-  const { blocks, subject, summary, kinds } = await help(first, "blocks", { parts, count: described.blocks, bySlot: described.by_slot, categories });
+  const [{ blocks, subject, summary, kinds }, times, others] = await Promise.all([all, timed, inflateAll(texts(OTHERS))]);
   return {
     events: kinds.length,
     kinds,
     subject,
     summary,
     blocks: new Blocks(blocks),
-    ...(await timed),
+    ...times,
     segments: decodeSegments(others, kinds),
     levels: decodeLevels(others),
     tables: jsonOf(others.tables),

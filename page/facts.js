@@ -1,5 +1,6 @@
 // The figures of the report as text. Each cell has its bytes, so that nothing has to be read from a picture.
 import { element, size, count } from "./format.js";
+import { hasDied } from "./ranks.js";
 
 function table(title, key, rows) {
   const body = rows.map(([name, title2, bytes]) =>
@@ -33,6 +34,6 @@ export function showCards(place, rank) {
     card(size(rank.peak.allocated_bytes), "peak allocated to tensors"),
     card(size(rank.peak.reserved_bytes), "peak reserved by the allocator"),
     card(size(rank.peak.device_bytes), `peak of the device${share}`),
-    card(rank.end === "oom" ? "out of memory" : rank.end, oom ? `${size(oom.requested_bytes)} requested, ${size(oom.free_bytes)} free` : "end of the process", rank.end === "oom"),
+    card(hasDied(rank) ? "out of memory" : rank.end, oom ? `${size(oom.requested_bytes)} requested, ${size(oom.free_bytes)} free` : "end of the process", hasDied(rank)),
     card(count(rank.events), rank.simulated ? "events, on a simulated device" : "events"));
 }

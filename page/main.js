@@ -5,9 +5,11 @@ import { fromRecord } from "./record.js";
 import { momentOf, partsOf, showDifference, showPeak, VIEWS } from "./views.js";
 import { sumBytes } from "./moment.js";
 import { marksOf } from "./marks.js";
+import { failureOf, missingOf } from "./missing.js";
 import { FOUND_COLOUR, searchOf } from "./search.js";
 import { byId, element, size, time, count } from "./format.js";
 import { axisOf, stepKnots } from "./axis.js";
+import { Later } from "./later.js";
 import { showDiff, headlineOf } from "./compare.js";
 import { Timeline, drawLegend } from "./timeline.js";
 import { showMatch } from "./match.js";
@@ -132,11 +134,7 @@ function showTimeline() {
 }
 
 function showMissing(rank) {
-  const notes = [...rank.warnings];
-  if (page.current.isRecord && !page.current.data.events) notes.unshift("The record of this rank has no curve: nothing is drawn.");
-  if (page.current.isRecord) notes.unshift(page.index.of_records ? "The page is made of records. The events are in the traces: memtrace html " + rank.trace
-    : "The events of this rank are not in the page, only its record and its curve: memtrace html --ranks " + rank.rank);
-  if (rank.lost.events) notes.push(`${count(rank.lost.events)} events were not recorded: ${rank.lost.reason}`);
+  const notes = missingOf(rank, page.current, page.index.of_records);
   byId("missing").hidden = !notes.length;
   byId("missing").textContent = notes.join("\n");
 }
@@ -244,13 +242,28 @@ function showSides(entry) {
     element("button", { type: "button", "aria-pressed": i === entry ? "true" : "false", onclick: () => open(i) }, `look into ${"AB"[i]}`)));
 }
 
-// `place`: the events to begin with. The page stays as it is until the entry is read.
+// Shows an entry, or says why it cannot be shown. `place`: the events to begin with.
 async function open(entry, place = entry === state.entry ? state : { event: null, fixed: null }) {
   const rank = page.report.ranks[entry];
   if (!rank) return open(0);
+  byId("failure").hidden = true;
+  try {
+    await show(entry, rank, place);
+  } catch (error) {
+    const isShown = page.current && state.entry !== entry;
+    const failure = failureOf(rank, error, isShown ? page.report.ranks[state.entry] : null);
+    if (!page.current) throw new Error(failure);
+    byId("failure").hidden = page.opened !== entry;
+    byId("failure").textContent = failure;
+  }
+  return undefined;
+}
+
+// The page stays as it is until the entry is read.
+async function show(entry, rank, place) {
   page.opened = entry;
   const shown = new Map(await Promise.all(drawnEntries(entry).map(async (i) => [i, (await load(i)) || fromRecord(page.report.ranks[i])])));
-  if (page.opened !== entry) return undefined; // another one was opened meanwhile
+  if (page.opened !== entry) return; // another one was opened meanwhile
   page.shown = shown;
   Object.assign(state, { entry, event: place.event, fixed: place.fixed });
   page.current = page.shown.get(entry);
@@ -276,7 +289,6 @@ async function open(entry, place = entry === state.entry ? state : { event: null
     byId("ranks-box").hidden = false;
     showRanks(byId("ranks"), page.report, new Set(page.index.streams.map((s) => s.entry)), entry, open);
   }
-  return undefined;
 }
 
 function choose(key, value) {
@@ -309,11 +321,20 @@ function zoomEnded() {
   keepState();
 }
 
-function search(text) {
-  state.search = text;
+const searching = new Later(() => {
   showTimeline();
   showMoment();
   keepState();
+});
+
+function search(text) {
+  state.search = text;
+  searching.ask();
+}
+
+function onSearchKey({ key }) {
+  if (key === "Enter" || key === "Escape") searching.now();
+  if (key === "Escape") byId("search").blur();
 }
 
 function showKeys() {
@@ -360,7 +381,8 @@ function connect() {
   byId("to-oom").addEventListener("click", () => goTo(nextFailure()));
   byId("fix").addEventListener("click", compare);
   byId("search").addEventListener("input", () => search(byId("search").value));
-  byId("search").addEventListener("keydown", (e) => e.key === "Escape" && byId("search").blur());
+  byId("search").addEventListener("change", () => searching.now());
+  byId("search").addEventListener("keydown", onSearchKey);
   for (const view of VIEWS)
     byId("tabs").append(element("button", { type: "button", role: "tab", "data-view": view.id, "aria-controls": "view", onclick: () => chooseView(view.id) }, view.title));
   document.addEventListener("keydown", onKey);

@@ -63,6 +63,11 @@ function moveFocus(e, grid, cells) {
   grid.children[next].focus();
 }
 
+// Did the job end with a request that was refused? As rank_died() of analyzer/report/report.c: a snapshot does not tell the end, and nothing follows.
+export function hasDied(rank) {
+  return rank.end === "oom" || (rank.oom.length > 0 && rank.oom[rank.oom.length - 1].survived === null);
+}
+
 // What colours the ranks: one measure for all of them, or they could not be compared. `of`: its name; `share`: of the device's memory, or of the
 // highest rank if the memory of some is not known, as `whole` and `over` say.
 export function measureOf(ranks) {
@@ -90,9 +95,9 @@ export function showRanks(place, report, whole, chosen, open) {
   const grid = element("div", { class: "grid", style: `display:grid;gap:2px;grid-template-columns:repeat(${columns},minmax(${LEAST_CELL}px,${CELL}px));grid-auto-rows:${CELL}px;--rows:${rows}` });
   report.ranks.forEach((r, i) => {
     const seat = seatText(r.rank, report.job);
-    const label = `rank ${r.rank}${seat ? `, ${seat}` : ""}: ${size(level(r))} ${of}, ${(100 * share(r)).toFixed(0)} % of ${entirety}${r.end === "oom" ? ", out of memory" : ""}` +
+    const label = `rank ${r.rank}${seat ? `, ${seat}` : ""}: ${size(level(r))} ${of}, ${(100 * share(r)).toFixed(0)} % of ${entirety}${hasDied(r) ? ", out of memory" : ""}` +
       `${outliers.has(r.rank) ? ", differs from its group" : ""}${whole.has(i) ? "" : ", record only"}`;
-    const text = r.end === "oom" ? FAILED : outliers.has(r.rank) ? OUTLIER : "";
+    const text = hasDied(r) ? FAILED : outliers.has(r.rank) ? OUTLIER : "";
     const dark = share(r) > 0.55;
     grid.append(element("button", { type: "button", title: label, "aria-label": label, "data-entry": i, "data-bytes": level(r), "aria-pressed": i === chosen ? "true" : "false",
       tabindex: i === chosen ? 0 : -1,
@@ -102,7 +107,7 @@ export function showRanks(place, report, whole, chosen, open) {
   const axes = cells[0]?.across ? `${cells[0].across} across${cells[0].down.length ? `, ${cells[0].down.join(" and ")} down` : ""}` : "";
   grid.addEventListener("keydown", (e) => moveFocus(e, grid, cells));
   const hadFocus = place.contains(document.activeElement);
-  const hint = hintOf(measure, report.ranks.some((r) => r.end === "oom"), report.ranks.some((r) => r.end !== "oom" && outliers.has(r.rank)));
+  const hint = hintOf(measure, report.ranks.some(hasDied), report.ranks.some((r) => !hasDied(r) && outliers.has(r.rank)));
   place.replaceChildren(element("p", { class: "hint" }, hint), grid, element("p", { class: "hint" }, axes));
   if (hadFocus) grid.children[chosen].focus();
 }

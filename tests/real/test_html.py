@@ -49,6 +49,52 @@ class Html(PageCase):
         self.check_peak(page, ranks[1])
         self.assertEqual(page.errors, [])
 
+    def test_a_rank_that_cannot_be_read(self):
+        """Damaged events are said to be, with the trace and what to do; the page stays as it was, and the next rank is opened."""
+        directory = self.made("megatron")
+        path = self.html("--ranks", "0-2", directory)
+        ranks = self.report(directory)["ranks"]
+        page = Page(path, "#entry=0")
+        self.addCleanup(page.close)
+        blob = "document.getElementById(`b${memtrace.page.index.streams.find((s) => s.entry === 1).kinds}`)"
+        page.run("(() => { const e = %s; window.whole = e.textContent; e.textContent = 'AAAA'; })()" % blob)
+        page.press("n")
+        page.wait('!(document.getElementById("failure")?.hidden ?? true)', 10)
+        said = page.run('document.getElementById("failure").textContent')
+        for part in "Rank 1 of %s cannot be shown" % ranks[1]["trace"], "memtrace html --ranks 1 %s" % ranks[1]["trace"], "rank 0 of %s" % ranks[0]["trace"]:
+            self.assertIn(part, said)
+        self.assertEqual(page.run("[memtrace.state.entry, document.getElementById('failure').getAttribute('role')]"), [0, "alert"])
+        self.check_figures(page, ranks[0])
+        self.check_axe(page, "#failure")
+        page.press("n")
+        page.wait("memtrace.state.entry === 2")
+        self.check_figures(page, ranks[2])
+        self.assertTrue(page.run('document.getElementById("failure").hidden'))
+        page.run("(() => { %s.textContent = window.whole; })()" % blob)
+        page.page.click('#ranks button[data-entry="1"]')
+        page.wait("memtrace.state.entry === 1")
+        self.check_peak(page, ranks[1])
+        self.assertEqual(page.errors, [])
+
+    def test_a_page_that_cannot_be_read(self):
+        """The same of the rank that is opened first: the report stays."""
+        directory = self.made("megatron")
+        path = self.html("--ranks", "0", directory)
+        page = Page(path)
+        self.addCleanup(page.close)
+        blob = page.run("String(memtrace.page.index.streams[0].kinds)")
+        with open(path, encoding="utf-8") as f:
+            text = f.read()
+        begin = text.index(">", text.index('id="b%s"' % blob)) + 1
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(text[:begin] + "AAAA" + text[text.index("<", begin):])
+        page.page.goto("about:blank")
+        page.page.goto("file://" + path + "#entry=0")
+        page.wait('document.getElementById("wait").textContent.includes("cannot be shown")', 10)
+        said = page.run('document.getElementById("wait").textContent')
+        trace = self.report(directory)["ranks"][0]["trace"]
+        self.assertIn("memtrace html --ranks 0 %s" % trace, said)
+
     def test_a_link_of_a_longer_trace(self):
         """Events that the trace does not have are not taken from the address."""
         path = self.html(self.made("steps"))
@@ -312,6 +358,7 @@ class Html(PageCase):
             self.assertNotIn("device", page.run('document.getElementById("legend").textContent'))
             cards = page.run('[...document.querySelectorAll(".card")].map((c) => c.textContent)')
             self.assertEqual([c for c in cards if "device" in c], ["unknownpeak of the device"])
+            self.assertEqual(page.run('[...document.querySelectorAll(".card.bad")].map((c) => c.textContent)'), ["out of memory1.0 TiB requested, unknown free"])
             if source == snapshot:
                 self.assertIn("device unknown", page.run('document.getElementById("moment").textContent'))
             self.assertEqual(page.errors, [])

@@ -44,6 +44,7 @@ class HtmlViews(PageCase):
     def search(self, page, text):
         page.page.fill("#search", text)
         self.assertEqual(page.run("memtrace.state.search"), text)
+        page.press("Enter")  # without it the page waits whether more is typed
 
     def lit(self, page):
         """How much of each view is in the colour of what is found."""
@@ -71,6 +72,22 @@ class HtmlViews(PageCase):
         self.search(page, "no such name")
         page.press("Escape")
         self.assertEqual(set(self.lit(page).values()), {0})
+        self.assertEqual(page.errors, [])
+
+    def test_search_while_typing(self):
+        """Of a text that is typed letter by letter the views are drawn once, behind the last letter; Enter does not wait."""
+        page = self.open(self.made("steps"))
+        page.run("""(() => { const { timeline } = memtrace.page, show = timeline.show; window.drawn = [];
+          timeline.show = function (...all) { window.drawn.push(memtrace.state.search); return show.apply(this, all); }; })()""")
+        page.press("/")
+        page.page.keyboard.type("forward", delay=10)
+        page.wait('!document.getElementById("found").hidden')
+        page.page.wait_for_timeout(300)
+        self.assertEqual(page.run("window.drawn"), ["forward"])
+        self.assertIn("forward", page.run('document.getElementById("found").textContent'))
+        page.page.keyboard.type("s")
+        page.press("Enter")
+        self.assertIn("forwards", page.run('document.getElementById("found").textContent'))
         self.assertEqual(page.errors, [])
 
     def test_search_adds_up(self):
