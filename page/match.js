@@ -34,6 +34,17 @@ function unexplainedTable(match) {
     table(`Estimated, and not observed: the largest of ${match.missing.length}`, missing)].filter(Boolean);
 }
 
+// Single values of the configuration that would explain the gap, the best first.
+function causesTable(match) {
+  if (!match.causes.length) return [];
+  const rows = match.causes.map((c) => element("tr", { "data-cause": c.key, "data-values": `${c.gap_bytes} ${c.off_bytes}` }, element("th", { scope: "row" }, c.key),
+    element("td", {}, c.declared ?? "nowhere"), element("td", {}, c.value ?? "not set"), element("td", {}, c.meaning),
+    element("td", { class: "n" }, size(c.gap_bytes)), element("td", { class: "n" }, size(c.off_bytes))));
+  const caption = element("caption", {}, `What would explain the gap of ${size(match.gap_bytes)}, each value by itself`);
+  return [element("table", { id: "match-causes" }, caption, headRow("value", "declared", "would be", "meaning", ["gap then", "n"], ["missed by then", "n"]),
+    element("tbody", {}, ...rows))];
+}
+
 // `matches`: of the traces; `simulated`: of the same job on the simulated device, or null. Both as `match --json`.
 export function showMatch(place, rank, matches, simulated, titles) {
   // A process without a rank is rank 0 of the report.
@@ -64,5 +75,5 @@ export function showMatch(place, rank, matches, simulated, titles) {
     for (const term of match.terms.filter((t) => t.component === component.component))
       body.append(line("term", `term.${term.id}`, term.id, rowsOf(columns, (m) => m.terms.find((t) => t.id === term.id)), most));
   }
-  place.append(element("table", { class: "diff match" }, head, body), ...unexplainedTable(match));
+  place.append(...causesTable(match), element("table", { class: "diff match" }, head, body), ...unexplainedTable(match));
 }

@@ -13,7 +13,7 @@ struct html_match_options {
 	int infer;
 };
 
-/* Writes what `match --json` prints, without explanations of the gap. */
+/* Writes what `match --json` prints. */
 int html_match(char **paths, size_t count, const struct html_match_options *o, struct buf *json,
 	       struct err *e);
 

@@ -1,13 +1,7 @@
 /* memtrace match: the observed peak beside the estimate. */
 #include "cmd/command.h"
-#include "cmd/simulation_messages.h"
+#include "cmd/match_ranks.h"
 #include "match/match.h"
-#include "modelrun/run_system.h"
-#include "systems/memtrace.h"
-#include "systems/systems.h"
-#include "match/match_explain.h"
-#include "cmd/match_inputs.h"
-#include "match/match_what_if.h"
 #include "render/inference_output.h"
 #include "render/match_json.h"
 #include "render/match_text.h"
@@ -67,60 +61,13 @@ static int read_component(struct tolerances *t, const char *text, struct err *e)
 
 static int read_tolerances(const struct options *o, struct tolerances *t, struct err *e)
 {
-	for (enum category c = 0; c < CATEGORIES; c++)
-		t->component[c] = -1;
+	*t = tolerances_default();
 	if (read_share("--tolerance", o->tolerance, &t->total, e) < 0)
 		return -1;
 	for (size_t i = 0; i < o->component_tolerances.count; i++)
 		if (read_component(t, o->component_tolerances.at[i], e) < 0)
 			return -1;
 	return 0;
-}
-
-/* Explains the last match; ranks with the same missing bytes have the same reasons. */
-static void explain(struct matches *m, const struct config *c, const struct tolerances *t)
-{
-	struct match *last = &m->list[m->count - 1];
-
-	for (size_t i = 0; i + 1 < m->count; i++)
-		if (match_is_alike(last, &m->list[i])) {
-			match_explain_as(last, &m->list[i]);
-			return;
-		}
-	match_explain(last, c, t);
-}
-
-static int make(struct matches *m, const struct match_inputs *j, const struct options *o,
-		struct err *e)
-{
-	const struct report *r = &j->session.report;
-	const struct system *system = system_find(o->system, e);
-	struct tolerances t;
-	int is_own = system == &memtrace;
-	const struct run_options run = { o->python, simulation_messages_of_terminal() };
-
-	if (!system || read_tolerances(o, &t, e) < 0)
-		return -1;
-	m->tolerance = t.total;
-	m->list = xcalloc(r->count, sizeof(*m->list));
-	for (size_t i = 0; i < r->count; i++) {
-		const struct rank *rank = &r->ranks[i];
-		const struct config *c = match_inputs_config(j, rank);
-
-		if (!rank->peak_allocated)
-			continue;
-		if (is_own)
-			system = own_system(c, (enum how)o->how, &run);
-		if (match_make(&m->list[m->count++], rank, system, c, &t, e) < 0)
-			return -1;
-		/* An explanation tries other configurations: too many runs. */
-		if (system != &memtrace_by_run)
-			explain(m, c, &t);
-		if (o->what_if && match_what_if(&m->list[m->count - 1], c, o->what_if, e) < 0)
-			return -1;
-	}
-	matches_sort(m);
-	return m->count ? 0 : err_set(e, "none of the traces has an allocation of PyTorch's");
 }
 
 static void add_option(struct buf *b, const char *name, struct str value)
@@ -202,23 +149,23 @@ static int write_config(const struct match_inputs *j, const char *path, struct e
 
 static int match(char **paths, size_t count, const struct options *o)
 {
+	struct match_ranks_options ranks = { .system = o->system,
+					     .python = o->python,
+					     .what_if = o->what_if,
+					     .how = (enum how)o->how };
 	struct matches m = { 0 };
 	struct match_inputs j;
 	struct err e = { 0 };
 	int status = match_inputs_read(&j, paths, count, o->run, &o->job, o->infer, &e);
 
-	if (!status && j.is_inferred) {
-		m.inference = &j.inference;
-		m.config = &j.traces[0].config;
-	}
 	if (!status && o->write_config)
 		status = write_config(&j, o->write_config, &e);
 	if (!status)
-		status = make(&m, &j, o, &e);
+		status = read_tolerances(o, &ranks.tolerances, &e);
+	if (!status)
+		status = match_ranks(&m, &j, &ranks, &e);
 	status = status < 0 ? command_fail(STATUS_USAGE, &e) : print(&m, paths, count, o);
-	for (size_t i = 0; i < m.count; i++)
-		match_release(&m.list[i]);
-	free(m.list);
+	matches_release(&m);
 	match_inputs_release(&j);
 	return status;
 }

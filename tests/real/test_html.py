@@ -148,6 +148,8 @@ class Html(PageCase):
         wanted.update({"term." + t["id"]: values(t, other.get(t["id"])) for t in match["terms"]})
         self.assertGreater(len(wanted), 10)
         self.assertEqual(shown, wanted)
+        causes = page.run('[...document.querySelectorAll("#match-causes [data-cause]")].map((e) => [e.dataset.cause, e.dataset.values])')
+        self.assertEqual(causes, [[c["key"], "%(gap_bytes)d %(off_bytes)d" % c] for c in match["causes"]])
         observed = {key: int(text.split()[-1]) for key, text in shown.items()}
         self.assertEqual(observed["total"], rank["peak"]["allocated_bytes"])
         self.assertEqual({c: observed.get(c, 0) for c in rank["peak"]["by_category"]}, rank["peak"]["by_category"])
@@ -170,6 +172,8 @@ class Html(PageCase):
         self.assertEqual(page.errors, [])
         page = self.open(second, "--simulated", self.traces, "--config", config)
         self.check_match(page, self.report(second)["ranks"][0], beside, match)
+        self.assertEqual([(c["key"], c["declared"], c["value"]) for c in beside["causes"]][:1], [("num_layers", "2", "3")])
+        self.assertIn("num_layers23", page.run('document.querySelector("#match-causes tbody").textContent'))
         self.assertIn("\nnext        memtrace html --config %s %s\n" % (config, second),
                       self.run_([MEMTRACE, "match", "--config", config, second], status=None).stdout)
         self.assertIn("does not match" if beside["verdict"] == "mismatch" else "It matches", page.run('document.getElementById("match-text").textContent'))
