@@ -5,12 +5,23 @@
 
 #include <string.h>
 
+/* A semicolon is between frames only: in a name it is a colon. */
+static void clean_name(struct buf *b, size_t from)
+{
+	for (; from < b->length; from++)
+		if (b->text[from] == ';')
+			b->text[from] = ':';
+}
+
 static void add_name(struct buf *b, struct str name)
 {
+	size_t from = b->length;
+
 	if (name.length)
 		buf_add_utf8(b, name);
 	else
 		buf_puts(b, "?");
+	clean_name(b, from);
 }
 
 /* Says that deeper frames are not kept. */
@@ -82,11 +93,13 @@ static void add_short_frame(const struct tables *t, const struct mt_frame *f, co
 void stack_add_missing(const struct tables *t, uint16_t thread, struct buf *b)
 {
 	struct thread of = tables_thread(t, thread);
+	size_t from = b->length;
 
 	buf_puts(b, "(no Python stack");
 	if (of.name.length) {
 		buf_puts(b, ", thread ");
 		buf_add_clean(b, of.name);
+		clean_name(b, from);
 	}
 	buf_puts(b, ")");
 }

@@ -6,7 +6,7 @@
 #include "util/buf.h"
 
 /* "function file:line;function file:line", outermost frame first; nothing if there are no frames.
- * Valid UTF-8. */
+ * A semicolon of a name is a colon. Valid UTF-8. */
 void stack_add_text(const struct tables *t, uint32_t stack, struct buf *b);
 /* "(no Python stack, thread NAME)", for what has no frames. Safe on a terminal. */
 void stack_add_missing(const struct tables *t, uint16_t thread, struct buf *b);

@@ -295,6 +295,25 @@ static void entries_refer_to_earlier_entries_only(void **state)
 	done(&f);
 }
 
+/* What reads the text of a stack takes it apart at its semicolons. */
+static void a_name_with_a_semicolon_is_one_frame(void **state)
+{
+	struct buf b = { 0 };
+	struct file f;
+	uint32_t stack;
+
+	(void)state;
+	make(&f);
+	free(f.at);
+	stack = write_stack(&f.w, 1, write_frame(&f.w, "a;b", "/m;x/y;.py", 3), 0, 0, 0);
+	f.at = write_finish(&f.w, &f.size);
+	assert_int_equal(open_file(&f), 0);
+	stack_add_text(&f.trace.tables, stack, &b);
+	assert_string_equal(b.text, "a:b /m:x/y:.py:3");
+	buf_release(&b);
+	done(&f);
+}
+
 static void ids_with_holes_are_unknown(void **state)
 {
 	struct file f;
@@ -349,6 +368,7 @@ int main(void)
 		cmocka_unit_test(invalid_records_are_counted),
 		cmocka_unit_test(damaged_tables_end_where_they_are_damaged),
 		cmocka_unit_test(entries_refer_to_earlier_entries_only),
+		cmocka_unit_test(a_name_with_a_semicolon_is_one_frame),
 		cmocka_unit_test(ids_with_holes_are_unknown),
 		cmocka_unit_test(patterns_match),
 	};
