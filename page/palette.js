@@ -16,23 +16,48 @@ export function inkOn(i) {
   return 0.2126 * light[0] + 0.7152 * light[1] + 0.0722 * light[2] > 0.179 ? "#000" : "#fff";
 }
 
-// A tile of the band's colour; bands of odd number are hatched.
-export function patternOf(context, i) {
-  const colour = colourOf(i);
-  if (i % 2 === 0) return colour;
+// Hatching of odd numbers: of two beside each other it leans to different sides. Null: none.
+function hatchingOf(i) {
+  return i % 2 === 0 ? null : { colour: "rgba(255,255,255,.45)", width: 1.4, period: 8, fallsToTheRight: i % 4 === 1 };
+}
+
+const tiles = new Map();
+
+// A tile of the number's colour and hatching.
+export function tileOf(i) {
+  if (tiles.has(i)) return tiles.get(i);
+  const { colour, width, period, fallsToTheRight } = hatchingOf(i);
   const tile = document.createElement("canvas");
-  tile.width = tile.height = 8;
+  tile.width = tile.height = period;
   const c = tile.getContext("2d");
-  c.fillStyle = colour;
-  c.fillRect(0, 0, 8, 8);
-  c.strokeStyle = "rgba(255,255,255,.45)";
-  c.lineWidth = 1.4;
+  c.fillStyle = colourOf(i);
+  c.fillRect(0, 0, period, period);
+  c.strokeStyle = colour;
+  c.lineWidth = width;
   c.beginPath();
-  for (const x of [-4, 0, 4, 8]) {
-    const lean = i % 4 === 1 ? 8 : -8;
-    c.moveTo(x + (lean < 0 ? 8 : 0), 0);
-    c.lineTo(x + (lean < 0 ? 8 : 0) + lean, 8);
+  for (const x of [-period / 2, 0, period / 2, period]) {
+    c.moveTo(fallsToTheRight ? x : x + period, 0);
+    c.lineTo(fallsToTheRight ? x + period : x, period);
   }
   c.stroke();
-  return context.createPattern(tile, "repeat");
+  tiles.set(i, tile);
+  return tile;
+}
+
+// What fills the bands of a number: its colour, hatched if it is odd.
+export function patternOf(context, i) {
+  return i % 2 === 0 ? colourOf(i) : context.createPattern(tileOf(i), "repeat");
+}
+
+// The same for a fill of ECharts, and for a hatching that it draws upon a colour.
+export function fillOf(i) {
+  return i % 2 === 0 ? colourOf(i) : { image: tileOf(i), repeat: "repeat" };
+}
+
+export function decalOf(i) {
+  const hatching = hatchingOf(i);
+  if (!hatching) return null;
+  const { colour, width, period, fallsToTheRight } = hatching;
+  const apart = (3 * period) / 2 / Math.SQRT2; // wider than in a band, which has no text upon it
+  return { color: colour, dashArrayX: [1, 0], dashArrayY: [width, apart - width], rotation: ((fallsToTheRight ? 1 : -1) * Math.PI) / 4 };
 }

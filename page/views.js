@@ -3,14 +3,14 @@ import { groupByStack, liveBlocks, difference, segmentsAt, largestLifetimes, sum
 import { flameTree, treemapTree, stackName, framesOf } from "./trees.js";
 import { FOUND_COLOUR, isPlaceFound } from "./search.js";
 import { element, headRow, growingTable, size, change, count, time, escapeHtml, byId } from "./format.js";
-import { colourOf, inkOn } from "./palette.js";
+import { colourOf, decalOf, fillOf, inkOn, patternOf } from "./palette.js";
 import { TreeFocus } from "./tree_focus.js";
 
 const ROWS = 60; // of a table; a button shows the others
 
-// The colour of a block in a picture.
-function blockColour({ data, search }, block) {
-  return search?.block(block) ? FOUND_COLOUR : colourOf(data.blocks.category[block]);
+// What fills a block in a picture: the pattern of its category. `pattern`: of palette.js.
+function blockFill({ data, search }, block, pattern) {
+  return search?.block(block) ? FOUND_COLOUR : pattern(data.blocks.category[block]);
 }
 
 function stackDetails(context, group) {
@@ -146,9 +146,10 @@ function showTreemap(place, context) {
   eachPart(place, context, (part) => drawTreemap(place, context, part));
 }
 
-// What is found has a border.
-function markFound(node) {
-  if (node.found) node.itemStyle = { borderColor: FOUND_COLOUR, borderWidth: 4 };
+// A node of a category's colour and hatching, upon which its text can be read; what is found has a border.
+function paintNode(node, category) {
+  node.itemStyle = { decal: decalOf(category), ...(node.found && { borderColor: FOUND_COLOUR, borderWidth: 4 }) };
+  node.label = { color: inkOn(category), textBorderColor: colourOf(category), textBorderWidth: decalOf(category) ? 4 : 0 };
 }
 
 function drawTreemap(place, context, part) {
@@ -157,10 +158,7 @@ function drawTreemap(place, context, part) {
     category.itemStyle = { color: colourOf(category.category) };
     delete category.modules;
     for (const module of category.children) {
-      for (const node of [module, ...module.children]) {
-        node.label = { color: inkOn(category.category) };
-        markFound(node);
-      }
+      for (const node of [module, ...module.children]) paintNode(node, category.category);
     }
   }
   place.append(element("p", { class: "hint", id: `treemap-root${part.key}`, "data-bytes": root.value },
@@ -212,7 +210,7 @@ function drawSegment(c, segment, y, width, longest, context) {
   c.strokeRect(0.5, y + 0.5, scale(segment.size) - 1, 13);
   c.globalAlpha = 1;
   for (const i of segment.blocks) {
-    c.fillStyle = blockColour(context, i);
+    c.fillStyle = blockFill(context, i, (category) => patternOf(c, category));
     c.fillRect(scale(context.data.blocks.addressOf(i) - segment.address), y + 1, Math.max(0.6, scale(context.data.blocks.sizeOf(i)) - 0.4), 12);
   }
 }
@@ -290,7 +288,7 @@ function showLifetimes(place, context) {
         const end = api.coord([api.value(2), api.value(0)]);
         const b = bars[params.dataIndex];
         return { type: "rect", shape: { x: start[0], y: start[1] - 5, width: Math.max(1, end[0] - start[0]), height: 10 },
-          style: { fill: blockColour(context, b.block) } };
+          style: { fill: blockFill(context, b.block, fillOf) } };
       } }],
   });
 }

@@ -200,6 +200,50 @@ class HtmlDrawn(PageCase):
                 leans.add((i % 4, spread[0] < spread[1]))
         self.assertEqual(leans, {(1, False), (3, True)})
 
+    def colours(self, page, selector, x, y, width, height):
+        """The colours of a part of a picture, the darkest first, which is the one that is hatched."""
+        rows = drawn.read(page, drawn.PIXELS, [selector, x, y, width, height])
+        return sorted({tuple(pixel[:3]) for row in rows for pixel in row}, key=sum)
+
+    def test_patterns_in_pictures(self):
+        """Blocks are hatched as their category in the legend is: in lifetimes and in the treemap."""
+        page, _, _ = self.opened()
+        names = page.run("memtrace.page.titles.categories")
+        legend = page.run('[...document.querySelectorAll("#legend span:has(canvas)")].map((e) => e.textContent)')
+        of = {self.colours(page, "#legend span:nth-child(%d) canvas" % (n + 1), 0, 0, 0, 0)[0]: name for n, name in enumerate(legend)}
+        page.press("p", "5")
+        bars = drawn.read(page, """() => echarts.getInstanceByDom(document.getElementById("lifetimes")).getZr().storage.getDisplayList(true)
+          .filter((e) => e.type === "rect" && e.shape.height === 10 && e.shape.width > 60).map((e) => [e.shape.x, e.shape.y])""")
+        seen = set()
+        for x, y in bars:
+            colours = self.colours(page, "#lifetimes canvas", x + 5, y + 2, 40, 6)
+            seen.add(of[colours[0]])
+            self.assertEqual(len(colours) > 1, names.index(of[colours[0]]) % 2 == 1, of[colours[0]])
+        self.assertEqual(seen, {"parameters", "gradients", "optimizer states", "activations", "communication"})
+        page.press("3", "f", "ArrowDown")
+        shown, text = {}, None
+        while text is None or text.split(":")[0] not in shown:
+            if text:
+                shown[text.split(":")[0]] = self.colours(page, "#treemap canvas", left + 10, bottom - 34, 24, 24)
+                page.press("ArrowRight")
+            text, left, bottom = drawn.read(page, """() => { const e = document.activeElement, b = e.getBoundingClientRect(), p = e.parentElement.getBoundingClientRect();
+              return [e.getAttribute("aria-label"), b.left - p.left, b.bottom - p.top]; }""")
+        self.assertEqual({name: len(colours) > 1 for name, colours in shown.items()}, {name: names.index(name) % 2 == 1 for name in shown})
+        self.assertGreater(len(shown), 4)
+        self.assertEqual(page.errors, [])
+
+    def test_patterns_of_segments(self):
+        """The blocks in a segment are hatched if their category is."""
+        page, _, _ = self.opened()
+        page.press("p")
+        for category, hatched in (2, False), (3, True), (4, False), (5, True):
+            page.run("(category) => memtrace.page.current.data.blocks.category.fill(category)", category)
+            page.press("1", "4")
+            row, = drawn.read(page, drawn.PIXELS, ["#segments", 0, 7, 0, 1])
+            colours = {tuple(pixel) for pixel in row if pixel[3] == 255 and max(pixel[:3]) - min(pixel[:3]) > 40}
+            self.assertEqual(len(colours) > 1, hatched, (category, colours))
+        self.assertEqual(page.errors, [])
+
     def test_licences(self):
         """The licences of the embedded libraries are in the page in full."""
         page, _, _ = self.opened()
