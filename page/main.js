@@ -33,8 +33,6 @@ const KEYS = [
   ["?", "this list"],
 ];
 
-const SUMMARY_LINES = 8; // of a report that is a single paragraph
-
 const state = { entry: 0, stacked: "category", axis: null, event: null, fixed: null, view: "stacks", search: "" };
 const page = { index: null, report: null, streams: new Map(), shown: new Map(), current: null, opened: null, titles: null, timelines: [], parts: {} };
 
@@ -427,20 +425,12 @@ function eventsKept() {
   return whole ? `Every event of ${count(whole)} of the ${count(all)} ranks is in this file, and the record of each other one` : "The records of the ranks are in this file, without events";
 }
 
+// The answer is above, the whole report below.
 function placeReport() {
-  const verdict = byId("verdict");
-  const lines = verdict.textContent.split("\n").filter((l) => l.trim());
-  // A job that ran out of memory is named first; of any other the peak is.
-  const peak = /^peak {4,}(\S.*(?:\n {8,}\S.*)*)/m.exec(verdict.textContent);
-  const failed = /^[A-Z]{3}/.test(lines[0] || "");
-  const ranks = page.report.ranks.length > 1 ? `${page.report.ranks.length} ranks, highest ` : "";
-  byId("headline").textContent = failed || !peak ? (lines[0] || "memtrace").replace(/ {2,}/g, ", ") : `${ranks}peak ${peak[1].replace(/\s+/g, " ")}`;
-  // The first paragraph is the answer; the whole report is below.
-  const [answer, ...others] = verdict.textContent.trimStart().split(/\n\s*\n/);
-  if (page.index.compares) byId("headline").textContent = headlineOf(page.parts.diff);
-  byId("summary").textContent = others.length ? answer : answer.split("\n").slice(0, SUMMARY_LINES).join("\n");
+  byId("headline").textContent = page.index.compares ? headlineOf(page.parts.diff) : page.index.headline;
+  byId("summary").textContent = page.index.answer.trimEnd();
   document.title = `memtrace: ${byId("headline").textContent}`;
-  byId("report-place").append(verdict);
+  byId("report-place").append(byId("verdict"));
   const unit = Math.max(...page.index.streams.map((s) => s.unit_ns));
   const clock = unit > 1 ? ` Their order is exact, their times are to ${time(unit / 1e6)}.` : "";
   byId("footer").append(`memtrace ${page.index.version}. ${eventsKept()}; nothing is sent anywhere.${clock}`, element("details", {}, element("summary", {}, "licences"),

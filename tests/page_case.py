@@ -19,6 +19,11 @@ STATE = """async (event) => { memtrace.goTo(event); const d = document.getElemen
 DRAWN = "memtrace.page.timeline.drawn"
 
 
+def size_text(size):
+    """Bytes as the page writes them, of 1 MiB and more."""
+    return "%.1f GiB" % (size / 2**30) if size >= 2**30 else "%.1f MiB" % (size / 2**20)
+
+
 def replayed(trace, device, moments):
     """{moment: ({address: (bytes, stack)} of live blocks, {address: bytes} of the allocator's segments)} after so many events of each."""
     live, segments, blocks, ranges, found = {}, {}, 0, 0, {}

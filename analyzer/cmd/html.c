@@ -137,9 +137,10 @@ static int make_page(char **paths, size_t count, const struct options *o)
 	return status;
 }
 
-/* The comparison as text and as JSON. `redact`: without declared values, which are of the command
- * line. */
-static void describe(struct diff *d, int redact, struct buf *text, struct buf *json)
+/* The comparison as text, what it says first, and as JSON. `redact`: without declared values, which
+ * are of the command line. */
+static void describe(struct diff *d, int redact, struct buf *text, struct buf *answer,
+		     struct buf *json)
 {
 	const struct style style = { .width = 100, .unicode = 1, .top = 10 };
 	size_t whole = d->count;
@@ -147,6 +148,7 @@ static void describe(struct diff *d, int redact, struct buf *text, struct buf *j
 	while (redact && d->count && d->items[d->count - 1].kind == DIFF_CONFIG)
 		d->count--;
 	diff_text(d, NULL, NULL, &style, text);
+	diff_sides_text(d, &style, answer);
 	diff_json(d, 0, 0, json);
 	d->count = whole;
 }
@@ -172,7 +174,7 @@ static int make_comparison(char **sides, const struct options *o)
 					.progress = term_progress };
 	struct rank ranks[SIDES];
 	struct report both = { .ranks = ranks, .count = SIDES };
-	struct buf notes = { 0 }, text = { 0 };
+	struct buf notes = { 0 }, text = { 0 }, answer = { 0 };
 	struct err e = { 0 };
 	int rank, status = one_rank(o->ranks, &rank, &e);
 
@@ -184,12 +186,14 @@ static int make_comparison(char **sides, const struct options *o)
 		options.jobs[s] = &d.diff.side[s].runs[0]->report;
 	}
 	if (!status)
-		describe(&d.diff, o->redact, &text, &parts[0].json);
+		describe(&d.diff, o->redact, &text, &answer, &parts[0].json);
 	options.comparison = text.text;
+	options.answer = answer.text;
 	status = finish(o, &both, &options, status, &e);
 	diff_inputs_release(&d);
 	buf_release(&parts[0].json);
 	buf_release(&text);
+	buf_release(&answer);
 	return status;
 }
 

@@ -294,25 +294,45 @@ static json_t *write_parts(struct html *p)
 	return parts;
 }
 
-/* What the page says first: the report, or the comparison and both reports. */
+static const struct style page_style = { .width = PAGE_COLUMNS, .unicode = 1, .top = 10 };
+
+/* The report, or the comparison and both reports. */
 static void write_verdict(const struct html *p, const struct report *shown, struct buf *verdict)
 {
-	struct style style = { .width = PAGE_COLUMNS, .unicode = 1, .top = 10 };
 	const struct html_options *o = p->options;
 
 	if (!o->comparison)
-		report_text(shown, &style, verdict);
+		report_text(shown, &page_style, verdict);
 	else
 		buf_puts(verdict, o->comparison);
 	for (int i = 0; i < 2 && o->comparison; i++) {
 		struct report job = p->hide ? without_places(o->jobs[i]) : *o->jobs[i];
 
 		buf_addf(verdict, "\n%c\n", 'A' + i);
-		report_text(&job, &style, verdict);
+		report_text(&job, &page_style, verdict);
 		if (p->hide)
 			free(job.ranks);
 	}
 	redact(p->hide, verdict);
+}
+
+/* What the page says first: the headline of a report, and the answer. A comparison has its headline
+ * from its items. */
+static void add_answer(const struct html *p, const struct report *shown, json_t *index)
+{
+	struct buf headline = { 0 }, answer = { 0 };
+
+	report_headline(shown, &page_style, &headline);
+	if (p->options->comparison)
+		buf_puts(&answer, p->options->answer);
+	else
+		report_answer(shown, &page_style, &answer);
+	redact(p->hide, &headline);
+	redact(p->hide, &answer);
+	set(index, "headline", text(headline.text ? headline.text : "memtrace"));
+	set(index, "answer", text(answer.text ? answer.text : ""));
+	buf_release(&headline);
+	buf_release(&answer);
 }
 
 /* Colours, units and titles of the page come from the tables of the analyzer. */
@@ -411,6 +431,7 @@ int html_page(const struct report *report, const struct html_options *o, struct 
 		learn_names(&p, &shown);
 	write_verdict(&p, &shown, &verdict);
 	begin_page(&verdict, out);
+	add_answer(&p, &shown, index);
 	set(index, "version", json_string(MEMTRACE_VERSION));
 	set(index, "of_records", json_boolean(o->is_of_records));
 	set(index, "compares", json_boolean(o->comparison));

@@ -23,7 +23,7 @@ struct html_options {
 	/* The two jobs of a comparison, and what it says: the two ranks of the page's report are of
 	 * one each. Else NULL. */
 	const struct report *jobs[2];
-	const char *comparison;
+	const char *comparison, *answer;              /* `answer`: what it says first */
 	void (*progress)(void *context, double part); /* NULL: none */
 };
 

@@ -200,15 +200,22 @@ static void put_limit(struct page *p, const char *over, const char *unknown)
 			   0);
 }
 
+void diff_sides_text(const struct diff *c, const struct style *style, struct buf *out)
+{
+	struct page p = { .out = out, .style = style };
+
+	put_side(&p, "A", &c->side[SIDE_A]);
+	put_side(&p, "B", &c->side[SIDE_B]);
+	put_grown(&p, c);
+}
+
 void diff_text(const struct diff *c, const char *over, const char *unknown,
 	       const struct style *style, struct buf *out)
 {
 	struct page p = { .out = out, .style = style };
 	int changes = 0;
 
-	put_side(&p, "A", &c->side[SIDE_A]);
-	put_side(&p, "B", &c->side[SIDE_B]);
-	put_grown(&p, c);
+	diff_sides_text(c, style, out);
 	for (size_t i = 0, end; i < c->count; i = end) {
 		for (end = i; end < c->count && c->items[end].kind == c->items[i].kind; end++)
 			changes |= c->items[end].is_changed;

@@ -12,4 +12,10 @@ void put_comms(struct page *p, const struct rank *r);
 /* Pinned host memory. */
 void put_host(struct page *p, const struct rank *r);
 
+/* Is the owner of that key modelled instead of measured, as CUDA's context and NCCL on a simulated
+ * device? */
+int is_modelled(const struct rank *r, const char *owner);
+/* The bounds of its bytes, after the tables' thousandths (context.def, nccl.def). */
+void modelled_bounds(const struct rank *r, const char *owner, bytes size, bytes *low, bytes *high);
+
 #endif

@@ -100,8 +100,7 @@ static int matters(const struct report *r, size_t i, size_t *died)
 	       (group != NO_GROUP && group < ROWS_SHOWN && job->groups[group].worst == i);
 }
 
-/* The worst rank first, the others by number. */
-static void put_rank_table(struct page *p, const struct report *r)
+void ranks_text_table(struct page *p, const struct report *r)
 {
 	struct table t = { .columns = rank_columns, .column_count = ARRAY_SIZE(rank_columns) };
 	const struct rank *worst = report_worst(r);
@@ -251,7 +250,7 @@ void ranks_text(struct page *p, const struct report *r)
 	const struct ranks *job = r->as_job;
 
 	if (r->count > 1) {
-		put_rank_table(p, r);
+		ranks_text_table(p, r);
 		if (job)
 			put_groups(p, r);
 		put_shared(p, r);

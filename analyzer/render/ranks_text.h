@@ -6,6 +6,8 @@
 #include "report/report.h"
 #include "session/trace_files.h"
 
+/* The worst rank first, the others by number. */
+void ranks_text_table(struct page *p, const struct report *r);
 /* The tables of ranks and groups, the outliers, missing ranks and unreadable files. */
 void ranks_text(struct page *p, const struct report *r);
 /* The warnings of all ranks but one. */

@@ -2,7 +2,7 @@
 
 #include "render/findings.h"
 #include "render/json_util.h"
-#include "render/modelled.h"
+#include "render/owners_text.h"
 #include "render/ranks_json.h"
 
 #include <string.h>

@@ -8,7 +8,7 @@ import subprocess
 import page_drawn as drawn
 from browser import Page
 from harness import BUILD, GPT2, MEMTRACE, ROOT, python
-from page_case import DRAWN, STATE, PageCase
+from page_case import DRAWN, STATE, PageCase, size_text
 
 GPT = dict(framework="nanogpt", arch="gpt", hidden_size=768, num_attention_heads=12, ffn_hidden_size=3072, vocab_size=50304, seq_length=1024,
            max_position_embeddings=1024, position_embedding_type="learned_absolute", normalization="LayerNorm", add_bias_linear=False, norm_bias=False,
@@ -47,6 +47,24 @@ class Html(PageCase):
         page.wait("memtrace.state.entry === 1")
         self.check_figures(page, ranks[1])
         self.check_peak(page, ranks[1])
+        self.assertEqual(page.errors, [])
+
+    def test_the_answer_first(self):
+        """The headline is the failure or the highest peak, with the report's numbers; below it stands what the report says first. Both are in the page's data."""
+        read = '["headline", "summary"].map((id) => document.getElementById(id).textContent)'
+        failed, steps = (self.made(job) for job in ("steps-out-of-memory", "steps"))
+        for job, begin in (failed, "OUT OF MEMORY, rank 0 of 2, step 7, forward"), (steps, "2 ranks, highest peak %s in tensors"), (self.page_trace("steps", 200), "peak %s in tensors"):
+            page = self.open(job)
+            headline, summary = page.run(read)
+            self.assertEqual(headline, page.run("memtrace.page.index.headline"))
+            peak = self.report(job)["ranks"][page.run("memtrace.state.entry")]["peak"]["allocated_bytes"]
+            self.assertTrue(headline.startswith(begin % size_text(peak) if job != failed else begin), headline)
+            self.assertIn(summary.split("\n")[0], self.run_([MEMTRACE, "report", job]).stdout)
+            self.assertTrue(page.run('document.getElementById("verdict").textContent').startswith(summary))
+            self.assertEqual(page.run("document.title"), "memtrace: " + headline)
+        page = self.open(steps, failed)
+        self.assertIn(page.run(read)[1], page.run('document.getElementById("verdict").textContent'))
+        self.assertTrue(page.run(read)[1].startswith("A   "))
         self.assertEqual(page.errors, [])
 
     def test_a_rank_that_cannot_be_read(self):

@@ -6,7 +6,7 @@ import mtr
 import page_drawn as drawn
 from browser import Page
 from harness import BUILD
-from page_case import ALLOC, FREE, PageCase
+from page_case import ALLOC, FREE, PageCase, size_text
 
 LIT = """(selector) => [...document.querySelectorAll(selector)].reduce((sum, c) => {
   const copy = new OffscreenCanvas(c.width, c.height).getContext("2d", { willReadFrequently: true });
@@ -33,11 +33,6 @@ def live_at(trace, upto):
         else:
             del live[address, born[address]]
     return live
-
-
-def size_text(size):
-    """Bytes as the page writes them, of 1 MiB and more."""
-    return "%.1f GiB" % (size / 2**30) if size >= 2**30 else "%.1f MiB" % (size / 2**20)
 
 
 class HtmlViews(PageCase):

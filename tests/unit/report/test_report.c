@@ -41,6 +41,32 @@ static void a_death_is_told_on_the_first_screen(void **state)
 	assert_null(strchr(f->out.text, '\033'));
 }
 
+static void assert_first(struct fixture *f,
+			 void (*say)(const struct report *, const struct style *, struct buf *),
+			 const char *wanted)
+{
+	struct style style = { .width = 100, .top = 10, .unicode = 1 };
+	struct buf said = { 0 };
+
+	say(&f->report, &style, &said);
+	if (strncmp(said.text, wanted, strlen(wanted)))
+		fail_msg("not \"%s\":\n%s", wanted, said.text);
+	buf_release(&said);
+}
+
+static void a_page_has_the_failure_as_its_headline(void **state)
+{
+	struct fixture *f = *state;
+
+	write_death(f);
+	add(f, save(f, "a"), 0);
+	assert_first(f, report_headline, "OUT OF MEMORY, rank 1 of 2, step 2, forward");
+	assert_first(f, report_answer,
+		     "OUT OF MEMORY  rank 1 of 2  step 2, forward\n"
+		     "            asked 288.0 MiB, free 512.0 MiB, largest cached free block 1.0 "
+		     "GiB\nbreakdown   15.5 GiB = ");
+}
+
 static void narrow_and_ascii_fit(void **state)
 {
 	struct style style = { .width = 60, .top = 1 };
@@ -310,6 +336,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(a_death_is_told_on_the_first_screen),
+		TEST(a_page_has_the_failure_as_its_headline),
 		TEST(narrow_and_ascii_fit),
 		TEST(bytes_and_colour_are_options),
 		TEST(many_ranks_are_a_table_and_the_worst),
