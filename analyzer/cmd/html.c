@@ -82,7 +82,8 @@ static int add_estimate(char **paths, size_t count, const struct options *o,
 					    .python = o->python,
 					    .job = &o->job,
 					    .how = is_asked ? (enum how)o->how : HOW_FORMULA,
-					    .infer = o->infer };
+					    .infer = o->infer,
+					    .redact = o->redact };
 	char *simulated = (char *)(uintptr_t)o->simulated;
 	struct err why = { 0 };
 

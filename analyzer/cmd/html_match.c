@@ -9,6 +9,7 @@ int html_match(char **paths, size_t count, const struct html_match_options *o, s
 	const struct match_ranks_options options = { .system = "memtrace",
 						     .python = o->python,
 						     .how = o->how,
+						     .without_reasons = o->redact,
 						     .tolerances = tolerances_default() };
 	struct matches m = { 0 };
 	struct match_inputs j;

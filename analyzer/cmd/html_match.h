@@ -10,10 +10,11 @@ struct html_match_options {
 	const char *run, *python;
 	const struct job *job;
 	enum how how;
-	int infer;
+	int infer, redact;
 };
 
-/* Writes what `match --json` prints. */
+/* Writes what `match --json` prints. `redact`: without the reasons of a gap, which name values of
+ * the command line. */
 int html_match(char **paths, size_t count, const struct html_match_options *o, struct buf *json,
 	       struct err *e);
 

@@ -57,7 +57,7 @@ int match_ranks(struct matches *m, const struct match_inputs *j,
 		if (match_make(&m->list[m->count++], rank, system, c, &o->tolerances, e) < 0)
 			return -1;
 		/* An explanation tries other configurations: too many runs. */
-		if (system != &memtrace_by_run)
+		if (system != &memtrace_by_run && !o->without_reasons)
 			explain(m, c, &o->tolerances);
 		if (o->what_if && match_what_if(&m->list[m->count - 1], c, o->what_if, e) < 0)
 			return -1;

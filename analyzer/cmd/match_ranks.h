@@ -12,12 +12,13 @@ struct match_ranks_options {
 	const char *what_if; /* NULL: nothing */
 	enum how how;        /* our own estimate is made */
 	struct tolerances tolerances;
+	int without_reasons; /* which name values of the command line */
 };
 
 /* The tolerance of a total, if none is given, and none of a component. */
 struct tolerances tolerances_default(void);
 /* Fills `m` with a match for each rank that allocated, the worst first, with the reasons of its
- * gap. */
+ * gap. Must be released even on failure. */
 int match_ranks(struct matches *m, const struct match_inputs *j,
 		const struct match_ranks_options *o, struct err *e);
 void matches_release(struct matches *m);

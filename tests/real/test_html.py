@@ -191,6 +191,8 @@ class Html(PageCase):
         page = self.open(second, "--simulated", self.traces, "--config", config)
         self.check_match(page, self.report(second)["ranks"][0], beside, match)
         self.assertEqual([(c["key"], c["declared"], c["value"]) for c in beside["causes"]][:1], [("num_layers", "2", "3")])
+        redacted = self.open(second, "--redact", "--config", config)
+        self.assertEqual(redacted.run("memtrace.page.parts.match.ranks.map((m) => m.causes)"), [[]])  # they name values of the command line
         self.assertIn("num_layers23", page.run('document.querySelector("#match-causes tbody").textContent'))
         self.assertIn("\nnext        memtrace html --config %s %s\n" % (config, second),
                       self.run_([MEMTRACE, "match", "--config", config, second], status=None).stdout)
