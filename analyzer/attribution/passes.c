@@ -6,6 +6,9 @@
 #include <stdlib.h>
 
 #define MAX_CALLERS 64
+#define MAX_SHORTER                                                                   \
+	16 /* batches vary in length; a smaller block of one line is of another layer \
+	    */
 #define MIN_LEFT (INT64_C(64) << 10) /* smaller blocks have no stack */
 
 /* A block of the job's own code, or of the model that it calls. */
@@ -142,7 +145,8 @@ static int begins(const struct pass *p, uint32_t number, const struct rounds *se
 	if (seen->pass != number)
 		return 0;
 	return is_elsewhere(t, before->stack, now->stack) ||
-	       (now->stack == p->model && p->rounds >= 2 * seen->count);
+	       (now->stack == p->model && p->rounds >= 2 * seen->count &&
+		(!now->bytes || now->bytes >= seen->size / MAX_SHORTER));
 }
 
 /* Divides the blocks into passes. */

@@ -8,11 +8,16 @@
 #define MAX_TRIES 64      /* places where a second model may begin, each of which is compared */
 #define MAX_DIFFERENCE 20 /* two models differ by 1/20 at most, in all sizes together */
 
-/* PyTorch's allocator leaves the rest of a block with it if that has up to 1 MiB (kSmallSize of
- * c10/cuda/CUDACachingAllocator.cpp): tensors of one size may have blocks that differ by that. */
+#define SMALL (INT64_C(1) << 20) /* kSmallSize of c10/cuda/CUDACachingAllocator.cpp */
+
+/* PyTorch's allocator leaves the rest of a block with it if that has up to 1 MiB: tensors of one
+ * size may have blocks that differ by that. Blocks of up to 1 MiB, of a pool of their own, do not.
+ */
 static int is_like(bytes a, bytes b)
 {
-	return (a > b ? a - b : b - a) <= INT64_C(1) << 20;
+	if (a <= SMALL || b <= SMALL)
+		return a == b;
+	return (a > b ? a - b : b - a) <= SMALL;
 }
 
 /* Have two lists the same sizes, in any order? Sorts them. */

@@ -31,6 +31,25 @@ static void one_pass_is_no_finding(void **state)
 	assert_int_equal(p.waiting + p.kept + p.again, 0);
 }
 
+/* def forward(self, x): return self.head(self.blocks(self.first(x))), with two layers: the head's
+ * block has the stack of the first one. */
+static void a_head_on_the_line_of_the_first_layer_begins_no_pass(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	for (int is_head = 0; is_head < 2; is_head++) {
+		make(&s);
+		s.kinds[FRAME_CALL] = FRAME_MODULE_CALL;
+		span(&s, 0, PHASE_FORWARD, 1);
+		block(&s, 100, FIRST, 32 * MIB, CATEGORY_ACTIVATIONS);
+		block(&s, 101, SECOND, 20 * MIB, CATEGORY_ACTIVATIONS);
+		block(&s, 102, SECOND, 20 * MIB, CATEGORY_ACTIVATIONS);
+		block(&s, 103, FIRST, is_head ? MIB : 32 * MIB, CATEGORY_ACTIVATIONS);
+		assert_int_equal(passes(&s, SECOND, 110).count, is_head ? 1 : 2);
+	}
+}
+
 /* Three forward passes, and the fourth fails: the first three wait for a backward pass. */
 static void losses_that_are_summed_wait(void **state)
 {
@@ -155,6 +174,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(one_pass_is_no_finding),
+		cmocka_unit_test(a_head_on_the_line_of_the_first_layer_begins_no_pass),
 		cmocka_unit_test(losses_that_are_summed_wait),
 		cmocka_unit_test(a_pass_ends_with_its_loss),
 		cmocka_unit_test(a_graph_that_outlives_its_backward_pass_is_kept),

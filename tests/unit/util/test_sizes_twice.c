@@ -45,12 +45,30 @@ static void blocks_of_equal_tensors_differ_a_little(void **state)
 	assert_int_equal(TWICE(90, 10, 20, 13, 20, 90, 10, 20, 10, 20), 0);
 }
 
+/* Blocks of up to 1 MiB are as large as their tensors: a head of a quarter of a MiB is none of the
+ * layers of 1 MiB, and there twice. */
+static void small_blocks_do_not_differ(void **state)
+{
+	const bytes quarters[] = { 6, 12, 4, 16, 12, 4, 16, 1, 8, 12, 4, 16, 12, 4, 16, 1 };
+	bytes sizes[ARRAY_SIZE(quarters)], sum = 0;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(quarters); i++) {
+		sizes[i] = quarters[i] * MIB / 4;
+		sum += i < ARRAY_SIZE(quarters) / 2 ? sizes[i] : 0;
+	}
+	assert_int_equal(sizes_twice(sizes, ARRAY_SIZE(sizes), LEAST), sum);
+	sizes[ARRAY_SIZE(sizes) - 1] = MIB / 2;
+	assert_int_equal(sizes_twice(sizes, ARRAY_SIZE(sizes), LEAST), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(one_model_is_not_two),
 		cmocka_unit_test(a_copy_of_a_model_is_found),
 		cmocka_unit_test(blocks_of_equal_tensors_differ_a_little),
+		cmocka_unit_test(small_blocks_do_not_differ),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
