@@ -222,8 +222,10 @@ static const char *confidence_of(const struct metrics *m, enum rule rule, bytes 
 	 * a pass that keeps no graph. */
 	if (rule == RULE_EVAL_GRAPH_KEPT && (!m->run_evaluates || FEW_BLOCKS))
 		c++;
-	/* The later call may be the reference, and hold but a layer's blocks. */
-	if (rule == RULE_REFERENCE_GRAPH && !m->again_kept)
+	/* The later call may be the reference, and hold but a layer's blocks. Two towers that are
+	 * both trained look the same until their first backward pass. */
+	if (rule == RULE_REFERENCE_GRAPH &&
+	    (!m->again_kept || (!m->gradients && !m->optimizer_states)))
 		c++;
 	return names[c > CONFIDENCE_LOW ? CONFIDENCE_LOW : c];
 }

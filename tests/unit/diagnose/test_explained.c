@@ -198,6 +198,39 @@ static void passes_of_another_place_are_not_summed(void **state)
 	assert_cause(&m, "LOSSES_SUMMED");
 }
 
+static const char *confidence_of_cause(struct metrics *m)
+{
+	struct rank rank = { .end = END_OOM, .metrics = m };
+	struct report report = { .ranks = &rank, .count = 1 };
+	struct diagnosis d = { 0 };
+	const char *confidence;
+
+	diagnose(&d, &report);
+	confidence = diagnosis_cause(&d, 0)->confidence; /* a constant */
+	diagnosis_release(&d);
+	return confidence;
+}
+
+/* Two models that are alike, both called with a graph: a reference, or two towers. When one of them
+ * alone has gradients, it is a reference. */
+static void two_towers_may_both_be_trained(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.twin = 100 * MIB;
+	m.again = 800 * MIB;
+	m.again_kept = 1;
+	m.gradients = 100 * MIB;
+	assert_cause(&m, "REFERENCE_GRAPH");
+	assert_string_equal(confidence_of_cause(&m), "high");
+	m.gradients = 0;
+	assert_cause(&m, "REFERENCE_GRAPH");
+	assert_string_equal(confidence_of_cause(&m), "medium");
+	m.gradients = 200 * MIB;
+	assert_cause(&m, "ACT_PEAK");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -211,6 +244,7 @@ int main(void)
 		cmocka_unit_test(data_on_the_gpu_are_told_beside_buckets),
 		cmocka_unit_test(a_checkpoint_may_be_much_larger_than_the_model),
 		cmocka_unit_test(passes_of_another_place_are_not_summed),
+		cmocka_unit_test(two_towers_may_both_be_trained),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
