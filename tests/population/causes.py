@@ -55,5 +55,11 @@ CAUSES = {
 GROWS = {"graph kept", "list of tensors", "results kept on the GPU", "growing tensor", "growing cache", "data kept on the GPU", "leak outside of PyTorch",
          "copies of the model kept", "caches of finished requests", "results concatenated", "KV cache in training"}
 
+# Of these, what is not in tensors.
+OUTSIDE = {"leak outside of PyTorch"}
+
+# Faults whose fixed form keeps a part of what the remedy does without: the model's own logits; the newest entry of a list.
+OTHER_REMEDY = {"entropy_of_logits", "replay_without_limit", "cache_by_shape"}
+
 # The remedy that the fixed job has, by a word of it, where the first remedy of a right rule may be another one.
 REMEDIES = {"batch too large": "half", "activations": "checkpoint", "recomputation off": "checkpoint", "upcast activations": None}

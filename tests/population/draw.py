@@ -85,9 +85,10 @@ def judged(draw, found):
     if not first:
         return {"outcome": "unnamed"}
     word = REMEDIES.get(draw["cause"], "")
-    saving = next((r["saving_bytes"] for r in first["remedies"] if r.get("saving_bytes") and word is not None and word in r["action"]), None)
+    remedy = next((r for r in first["remedies"] if (r.get("saving_bytes") or r.get("saving_bound")) and word is not None and word in r["action"]), {})
     return {"outcome": "right" if first["rule"] in CAUSES[draw["cause"]] else "wrong", "rule": first["rule"], "confidence": first["confidence"],
-            "saving": saving, **place_of_death(found), "findings": [f["rule"] for f in found["findings"]]}
+            "saving": remedy.get("saving_bytes"), "bound": [remedy["saving_bound"], remedy["saving_bound_bytes"]] if "saving_bound" in remedy else None,
+            **place_of_death(found), "findings": [f["rule"] for f in found["findings"]]}
 
 
 def place_of_death(found):

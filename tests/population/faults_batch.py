@@ -63,16 +63,19 @@ class LongerSequence(Fault):
 class BatchTooLarge(Fault):
     """The batch is larger than it has to be: the fixed form accumulates smaller ones."""
 
+    def __init__(self, seed):
+        super().__init__(seed)
+        self.parts = self.rng.choice([2, 2, 4])
+
     def fits(self, target):
         return super().fits(target) and sized(target)
 
     def inject(self, target, fixed):
-        parts = self.rng.choice([2, 2, 4])
         target.steps = self.rng.randint(2, 4)
         if fixed:
-            target.micro_batches *= parts
+            target.micro_batches *= self.parts
         else:
-            target.size *= parts
+            target.size *= self.parts
             if isinstance(getattr(target, "rows", None), int):
                 target.rows = max(target.rows, target.size)
 
@@ -81,13 +84,16 @@ class BatchTooLarge(Fault):
 class SequenceTooLong(Fault):
     """Sequences are longer than they have to be: the fixed form has more, shorter ones, one after the other."""
 
+    def __init__(self, seed):
+        super().__init__(seed)
+        self.parts = self.rng.choice([2, 4])
+
     def inject(self, target, fixed):
-        parts = self.rng.choice([2, 4])
         target.steps = self.rng.randint(2, 4)
         if fixed:
-            target.micro_batches *= parts
+            target.micro_batches *= self.parts
         else:
-            target.length *= parts
+            target.length *= self.parts
 
 
 @fault("evaluation_batch", "evaluation batch", "loop")

@@ -173,11 +173,15 @@ class InferenceResultsKept(Fault):
 class InferenceBatchTooLarge(Fault):
     """All rows are one batch; the fixed form takes parts of them."""
 
+    def __init__(self, seed):
+        super().__init__(seed)
+        self.parts = self.rng.choice([2, 4, 8])
+
     def fits(self, target):
         return super().fits(target) and "generate" not in target.traits
 
     def inject(self, target, fixed):
-        predict, times = target.predict, self.rng.choice([2, 4, 8])
+        predict, times = target.predict, self.parts
 
         def predict_all(batch):
             if fixed:

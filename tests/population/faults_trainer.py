@@ -12,10 +12,14 @@ def snapshot(model, fixed):
 class TrainerBatch(Fault):
     """per_device_train_batch_size, where gradient_accumulation_steps does the same."""
 
+    def __init__(self, seed):
+        super().__init__(seed)
+        self.parts = self.rng.choice([2, 4])
+
     def inject(self, target, fixed):
-        arguments, times = target.trainer_arguments, self.rng.choice([2, 4])
+        arguments = target.trainer_arguments
         key = "gradient_accumulation_steps" if fixed else "per_device_train_batch_size"
-        arguments[key] = arguments.get(key, 1 if fixed else 8) * times
+        arguments[key] = arguments.get(key, 1 if fixed else 8) * self.parts
 
 
 @fault("trainer_recomputes_nothing", "activations", "trainer")

@@ -1,6 +1,7 @@
 """A fixed sample of the jobs with injected faults (tests/population): their causes are known, since each has a fixed form."""
 import json
 import os
+import random
 import subprocess
 import unittest
 
@@ -8,6 +9,37 @@ from harness import Case, ROOT, environment, python
 
 POPULATION = os.path.join(ROOT, "tests", "population")
 MODULES = "jobs_hand,jobs_text,faults_graph,faults_growing,faults_temporaries,faults_optimizer,faults_data"
+
+
+def needed_less(rows):
+    """What table.py takes for the truth of each row."""
+    code = "import json, sys; import core, table; core.load(['faults_batch']); print(json.dumps([table.needed_less(r) for r in json.load(sys.stdin)]))"
+    done = subprocess.run([python(), "-c", code], input=json.dumps(rows), env=environment(PYTHONPATH=POPULATION), stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def seed_of(fault, choices, drawn):
+    """A seed with which the fault's first draw is this one."""
+    return next(seed for seed in range(99) if random.Random("%s %s" % (fault, seed)).choice(choices) == drawn)
+
+
+class Truth(unittest.TestCase):
+    def test_steps(self):
+        """A leak of 10 in each of four steps, of a job that needs 8 without it and failed at 25, in the third step."""
+        grows = {"fault": "losses_list", "cause": "graph kept", "fixed_peak": 8, "faulty_peak": 60, "faulty_by_step": [10, 20, 30, 40], "level": 25, "step": 3}
+        rows = [grows,
+                {**grows, "step": 2},  # the level was above the second step's end
+                {**grows, "step": 6},  # two optimizers in a step
+                {**grows, "level": 45, "step": 4},  # behind the last step
+                {**grows, "faulty_by_step": []},  # the framework's own loop
+                {**grows, "step": None}]
+        self.assertEqual(needed_less(rows), [22, 22, 22, 52, None, None])
+
+    def test_remedy(self):
+        """Half the batch is the remedy of a fixed form that takes two parts, and of no other."""
+        batch = {"fault": "batch_too_large", "cause": "batch too large", "fixed_peak": 30, "faulty_peak": 50}
+        rows = [{**batch, "seed": seed_of("batch_too_large", [2, 2, 4], parts)} for parts in (2, 4)]
+        self.assertEqual(needed_less([*rows, {**batch, "fault": "entropy_of_logits", "cause": "logits"}]), [20, None, None])
 
 
 class Population(Case):
