@@ -249,12 +249,14 @@ static void add_left(struct left_blocks *left, const struct spans *spans, const 
 {
 	uint32_t steps = 0, last = 0, blocks = 0;
 	bytes sum = 0, of_now = 0;
+	int from_first = 0;
 
 	for (size_t i = 0; i < count; i++) {
 		const struct span *s = spans_at(spans, list[i]->alloc.time_ns);
 
 		if (!s || !span_step(s))
 			continue;
+		from_first |= s->step == 1;
 		steps += s->step != last;
 		last = s->step;
 		if (s->step >= now) {
@@ -267,8 +269,12 @@ static void add_left(struct left_blocks *left, const struct spans *spans, const 
 	if (!sum || (steps < 2 && tables_stack_is_own_code(t, list[0]->alloc.stack)))
 		return;
 	left->bytes = bytes_add(left->bytes, sum);
-	if (tables_stack_is_own_code(t, list[0]->alloc.stack))
+	/* What follows a step counts as of the next one: the first step has none of it, and this
+	 * step's is left of the step before. Otherwise this step may need its own. */
+	if (tables_stack_is_own_code(t, list[0]->alloc.stack)) {
 		left->now = bytes_add(left->now, of_now);
+		left->behind = bytes_add(left->behind, from_first ? 0 : of_now);
+	}
 	left->blocks += blocks;
 	if (steps > left->steps)
 		left->steps = steps;
@@ -360,7 +366,9 @@ struct live_passes passes_live(const struct lifetimes *l, const struct spans *sp
 	find_left(&live.left, l, spans, t, now ? now->step : 0);
 	/* The call that leaves its blocks in each step has made those of this step. */
 	if (live.again && now && has_left(l, spans, t, live.first_stack, now->step) &&
-	    !has_left(l, spans, t, live.again_stack, now->step))
+	    !has_left(l, spans, t, live.again_stack, now->step)) {
 		live.left.now = bytes_add(live.left.now, live.again);
+		live.left.behind = bytes_add(live.left.behind, live.again);
+	}
 	return live;
 }

@@ -14,7 +14,43 @@ enum tier { TIER_WRONG, TIER_NEEDLESS, TIER_PIECES, TIER_PEAK, TIER_STATE, TIER_
 enum rule_confidence { CONFIDENCE_HIGH, CONFIDENCE_MEDIUM, CONFIDENCE_LOW };
 
 #define NO_NUMBER SAVING_UNKNOWN
+/* What the bytes of a remedy say; without a failure, the whole need is in the trace. */
+#define AT_LEAST(n) bound_if(m->failed, n, SAVING_AT_LEAST)
+#define AT_LEAST_IF(is, n) bound_if(m->failed && (is), n, SAVING_AT_LEAST)
+#define AT_FAILURE(n) bound_if(m->failed, n, SAVING_AT_FAILURE)
+#define BY_WHOLE_STEPS(n) bound_if(m->failed && !m->whole_measured, n, SAVING_AT_FAILURE)
+#define SO_FAR(n) AT_LEAST_IF(m->moment_need < m->whole_pass / 10 * 8, n)
+#define BY_WHOLE_STEPS_SO_FAR(n) m->whole_measured ? SO_FAR(n) : AT_FAILURE(n)
+#define BEYOND_STEPS(n) beyond_steps(m, n)
 #define ENOUGH_MEASURED 8 /* times that a rule was the first finding: all right is nine of ten */
+
+struct saved {
+	bytes n;
+	enum saving_bound bound;
+};
+
+static struct saved bound_if(int is_bound, bytes n, enum saving_bound bound)
+{
+	return (struct saved){ n, is_bound ? bound : SAVING_ABOUT };
+}
+
+static struct saved as_it_is(struct saved s)
+{
+	return s;
+}
+
+static struct saved about(bytes n)
+{
+	return (struct saved){ n, SAVING_ABOUT };
+}
+
+/* What is there beside the steps, `n`, makes the peak higher than theirs, and may still grow. */
+static struct saved beyond_steps(const struct metrics *m, bytes n)
+{
+	if (!m->failed || m->step < 2 || !m->size_growth)
+		return bound_if(m->failed, n, SAVING_AT_FAILURE);
+	return (struct saved){ smaller_of(n, m->size_growth), SAVING_AT_LEAST };
+}
 
 /* Each row becomes two functions. */
 #define RULE(id, severity, tier, confidence, title, when, weight, message, source) \
@@ -60,7 +96,8 @@ static const struct {
 };
 
 /* The remedies of a rule, in order. */
-static void add_remedy(struct finding *f, const struct metrics *m, const char *action, bytes saving)
+static void add_remedy(struct finding *f, const struct metrics *m, const char *action,
+		       struct saved saving)
 {
 	struct buf text = { 0 };
 
@@ -68,7 +105,8 @@ static void add_remedy(struct finding *f, const struct metrics *m, const char *a
 	f->remedies = grow(f->remedies, f->remedy_count, &f->remedy_room, sizeof(*f->remedies));
 	f->remedies[f->remedy_count++] = (struct remedy){
 		.action = buf_take(&text),
-		.saving = saving > 0 ? saving : SAVING_UNKNOWN,
+		.saving = saving.n > 0 ? saving.n : SAVING_UNKNOWN,
+		.bound = saving.n > 0 ? saving.bound : SAVING_ABOUT,
 	};
 }
 
@@ -78,7 +116,10 @@ static void add_remedy(struct finding *f, const struct metrics *m, const char *a
 	static void NAMED(rule, __LINE__)(struct finding * f, const struct metrics *m) \
 	{                                                                              \
 		if (when)                                                              \
-			add_remedy(f, m, action, saving);                              \
+			add_remedy(f, m, action,                                       \
+				   _Generic((saving), struct saved                     \
+					    : as_it_is, default                        \
+					    : about)(saving));                         \
 	}
 #include "diagnose/rules.def"
 #undef REMEDY
@@ -91,6 +132,13 @@ static const struct {
 #include "diagnose/rules.def"
 #undef REMEDY
 };
+
+const char *saving_bound_name(enum saving_bound b)
+{
+	static const char *const names[] = { NULL, "at least", "at the failure" };
+
+	return names[b];
+}
 
 const char *severity_name(enum severity s)
 {

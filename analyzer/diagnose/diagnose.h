@@ -22,9 +22,20 @@ struct evidence {
 	int64_t value;
 };
 
+/* What the bytes of a saving say of what a whole step would need less. */
+enum saving_bound {
+	SAVING_ABOUT,
+	SAVING_AT_LEAST,
+	SAVING_AT_FAILURE, /* it is unknown; the bytes are the remedy's part of what was live at the
+			      failure */
+};
+/* "at least" or "at the failure"; NULL for SAVING_ABOUT. */
+const char *saving_bound_name(enum saving_bound b);
+
 struct remedy {
 	char *action;
 	bytes saving; /* of the peak; may be SAVING_UNKNOWN */
+	enum saving_bound bound;
 };
 
 /* How often a rule was the first finding in jobs whose cause is known, and how often rightly

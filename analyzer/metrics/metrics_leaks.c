@@ -31,11 +31,13 @@ static void record_leak(struct device_pass *d, const struct surviving_block *l, 
 {
 	struct metrics *m = d->m;
 	uint32_t steps = 0, oldest = 0, blocks = 0;
-	bytes sum = 0;
+	bytes sum = 0, now = 0;
 
 	for (size_t i = 0; i < count; i++) {
-		if (!l[i].age)
+		if (!l[i].age) {
+			now = bytes_add(now, l[i].size);
 			continue;
+		}
 		steps += !i || l[i].age != l[i - 1].age;
 		oldest = l[i].age > oldest ? l[i].age : oldest;
 		sum = bytes_add(sum, l[i].size);
@@ -45,6 +47,10 @@ static void record_leak(struct device_pass *d, const struct surviving_block *l, 
 	    oldest * 10 < (d->step > 2 ? d->step - 2 : 0) * 6)
 		return;
 	add(&m->leak_bytes, sum);
+	/* What follows a step counts as of the next one: the first step has none of it, and this
+	 * step's is left of the step before. Otherwise this step needs its own. */
+	if (oldest < d->step)
+		add(&m->leak_now, now);
 	add(&m->leak_per_step, sum / steps);
 	m->leak_blocks += blocks;
 	m->leak_steps = steps > m->leak_steps ? steps : m->leak_steps;

@@ -50,6 +50,7 @@ static void copy_passes(const struct device_pass *d, const struct live_passes *p
 	m->again = p->again;
 	m->left = p->left.bytes;
 	m->left_now = p->left.now;
+	m->left_behind = p->left.behind;
 	m->left_blocks = p->left.blocks;
 	m->left_steps = p->left.steps;
 	m->left_stack = p->left.stack;
@@ -67,6 +68,7 @@ static void copy_duplicates(struct metrics *m, const struct duplicates *p)
 	m->twin = p->twin;
 	m->data = p->data;
 	m->data_blocks = p->data_blocks;
+	m->data_asked = p->request_is_own;
 	m->gradient_copies = p->gradient_copies;
 	m->gradient_copies_stay = p->copies_stay;
 }

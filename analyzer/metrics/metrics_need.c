@@ -41,12 +41,15 @@ static void from_earlier_steps(struct device_pass *d)
 {
 	struct metrics *m = d->m;
 
-	for (size_t i = 0; i < d->count; i++)
-		m->whole_need = larger_of(m->whole_need, d->list[i].peak);
-	if (d->count == 1)
-		m->whole_need =
-			larger_of(d->list[0].pass_peak + m->optimizer_states - m->loaded_states,
-				  d->list[0].peak);
+	for (size_t i = 0; i < d->count; i++) {
+		m->whole_pass = larger_of(m->whole_pass, d->list[i].pass_peak);
+		m->whole_optimizer = larger_of(m->whole_optimizer, d->list[i].optimizer_peak);
+	}
+	if (d->count == 1) {
+		d->later_states = larger_of(m->optimizer_states - m->loaded_states, 0);
+		m->whole_pass += d->later_states;
+	}
+	m->whole_need = larger_of(m->whole_pass, m->whole_optimizer);
 	m->whole_measured = 1;
 }
 

@@ -43,6 +43,8 @@ static void note_best(struct device_pass *d, bytes top)
 		bytes left = top - d->level[k];
 
 		d->best[k] = left > d->best[k] ? left : d->best[k];
+		if (!d->optimizer_seen)
+			d->best_first[k] = larger_of(d->best_first[k], left);
 		least = d->best[k] < least ? d->best[k] : least;
 	}
 	d->least_best = least;
@@ -54,8 +56,10 @@ static inline void note_top(struct device_pass *d)
 
 	d->rising = 0;
 	d->now.peak = top > d->now.peak ? top : d->now.peak;
-	if (d->phase != PHASE_OPTIMIZER && top > d->now.pass_peak)
-		d->now.pass_peak = top;
+	if (d->phase == PHASE_OPTIMIZER)
+		d->now.optimizer_peak = larger_of(d->now.optimizer_peak, top);
+	else
+		d->now.pass_peak = larger_of(d->now.pass_peak, top);
 	/* Levels are never negative: a top below all counterfactual peaks changes none. */
 	if (top > d->least_best)
 		note_best(d, top);
@@ -104,6 +108,7 @@ static void enter_span(struct device_pass *d, const struct span *s)
 		add_caller(&d->pending, s->caller);
 		d->run_is_new = d->trained.count && !is_caller(&d->trained, s->caller);
 	}
+	d->optimizer_seen |= d->phase == PHASE_OPTIMIZER;
 	if (d->phase != PHASE_BACKWARD)
 		return;
 	for (size_t i = 0; i < d->pending.count; i++)

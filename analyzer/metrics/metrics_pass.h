@@ -43,6 +43,7 @@ static_assert(sizeof(struct block_tag) == sizeof(uint64_t), "the tag replaces th
 struct step_levels {
 	bytes floor, peak;       /* least and most allocated */
 	bytes pass_peak;         /* most allocated outside of the optimizer's step */
+	bytes optimizer_peak;    /* most allocated in it */
 	bytes reserved, outside; /* at its end */
 	uint32_t retries, calls; /* of the allocator: retries; segments allocated or freed */
 	bytes emptied;           /* segments that empty_cache() freed */
@@ -106,8 +107,12 @@ struct device_pass {
 	bytes peak_before;            /* the highest peak of the steps before the moment */
 	bytes level[COUNTERFACTUALS]; /* live bytes of each kind */
 	bytes best[COUNTERFACTUALS];  /* counterfactual peaks */
-	bytes least_best;             /* the least of `best` */
-	int rising;                   /* `allocated` has risen since the peaks were updated */
+	/* Those of the time before the first optimizer's step, which later steps have with its
+	 * states beside it; 0: it is unknown how large these are. */
+	bytes best_first[COUNTERFACTUALS], later_states;
+	int optimizer_seen;
+	bytes least_best; /* the least of `best` */
+	int rising;       /* `allocated` has risen since the peaks were updated */
 	bytes run_born, autograd_live;
 	int retry_pending; /* a request failed, and the allocator has not answered yet */
 

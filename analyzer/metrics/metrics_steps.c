@@ -59,6 +59,10 @@ static void record_growth(const struct device_pass *d)
 	d->m->outside_growth = last->outside - first->outside;
 	if (d->count > WARM_UP)
 		d->m->outside_per_step = d->m->outside_growth / (bytes)(d->count - WARM_UP);
+	/* The step that failed may not have had its growth. */
+	if (d->failure && d->count > WARM_UP + 2)
+		d->m->outside_per_step =
+			(last[-1].outside - first->outside) / (bytes)(d->count - WARM_UP - 2);
 }
 
 /* Host memory that PyTorch pins stays pinned: buffers that are reused stop to grow it. */
@@ -106,6 +110,19 @@ static void record_calls(const struct device_pass *d)
 	d->m->segment_calls = (int64_t)(calls / counted);
 }
 
+/* How much less the steps need without one kind of blocks. The passes of the first step are those
+ * of a later one without the optimizer's states. */
+static bytes saved_without(const struct device_pass *d, enum counterfactual kind)
+{
+	bytes need = d->m->peak_needed, least = d->best[kind];
+
+	if (d->m->whole_measured)
+		need = larger_of(need, d->m->whole_need);
+	if (d->later_states)
+		least = larger_of(least, d->best_first[kind] + d->later_states);
+	return larger_of(need - least, 0);
+}
+
 static void record_counterfactuals(const struct device_pass *d)
 {
 	struct metrics *m = d->m;
@@ -126,10 +143,7 @@ static void record_counterfactuals(const struct device_pass *d)
 		m->batch_growth = rise > m->batch_growth ? rise : m->batch_growth;
 	}
 	m->batch_growth = m->size_growth > m->batch_growth ? m->size_growth : m->batch_growth;
-#define SET(field, id)                                                        \
-	m->without_##field = m->peak_needed > d->best[WITHOUT_##id]           \
-				     ? m->peak_needed - d->best[WITHOUT_##id] \
-				     : 0
+#define SET(field, id) m->without_##field = saved_without(d, WITHOUT_##id)
 	SET(logits, LOGITS);
 	SET(attention, ATTENTION);
 	SET(optimizer_temporaries, TEMPORARIES);
@@ -163,6 +177,16 @@ static void record_early_growth(const struct device_pass *d)
 	d->m->outside_per_step = d->m->outside_growth / (bytes)grew;
 }
 
+/* What libraries have taken since the first step began: that step's own growth is one step's. */
+static void record_outside_saving(const struct device_pass *d)
+{
+	struct metrics *m = d->m;
+
+	if (d->count && m->outside_per_step > 0)
+		m->outside_saving =
+			d->list[d->count - 1].outside - d->list[0].outside + m->outside_per_step;
+}
+
 void metrics_from_steps(struct device_pass *d)
 {
 	struct metrics *m = d->m;
@@ -180,6 +204,7 @@ void metrics_from_steps(struct device_pass *d)
 	} else if (d->count > 2 && d->failure && d->failure->from_runtime) {
 		record_early_growth(d);
 	}
+	record_outside_saving(d);
 }
 
 uint32_t metrics_pinned_stack(const struct metrics_pass *p)

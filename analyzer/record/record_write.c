@@ -2,6 +2,7 @@
 #include "record/record.h"
 
 #include "config/native.h"
+#include "diagnose/saving_json.h"
 #include "util/json_text.h"
 #include "util/util.h"
 #include "util/version.h"
@@ -199,11 +200,13 @@ static json_t *remedies(const struct finding *f)
 {
 	json_t *list = json_array();
 
-	for (size_t i = 0; i < f->remedy_count && i < 3; i++)
-		json_array_append_new(list,
-				      json_pack("{s:o,s:o}", "action",
-						text(f->remedies[i].action, WORD_MOST),
-						"saving_bytes", put_BYTES(f->remedies[i].saving)));
+	for (size_t i = 0; i < f->remedy_count && i < 3; i++) {
+		json_t *o = json_object();
+
+		set(o, "action", text(f->remedies[i].action, WORD_MOST));
+		saving_set_json(o, &f->remedies[i]);
+		json_array_append_new(list, o);
+	}
 	return list;
 }
 

@@ -1,5 +1,6 @@
 #include "render/findings.h"
 
+#include "diagnose/saving_json.h"
 #include "report/rank_groups.h"
 #include "render/json_util.h"
 #include "util/shell.h"
@@ -13,11 +14,20 @@
 
 static void put_action(struct page *p, struct buf *b, size_t number, const struct remedy *r)
 {
+	static const char *const words[] = {
+		[SAVING_ABOUT] = "saves" PAGE_HARD_SPACE "about" PAGE_HARD_SPACE,
+		[SAVING_AT_LEAST] =
+			"saves" PAGE_HARD_SPACE "at" PAGE_HARD_SPACE "least" PAGE_HARD_SPACE,
+		[SAVING_AT_FAILURE] = "",
+	};
+
 	buf_addf(b, "%zu. %s", number, r->action);
 	if (r->saving == SAVING_UNKNOWN)
 		return;
-	buf_puts(b, "  saves" PAGE_HARD_SPACE "about" PAGE_HARD_SPACE);
+	buf_addf(b, "  %s", words[r->bound]);
 	page_size(p, b, r->saving);
+	if (r->bound == SAVING_AT_FAILURE)
+		buf_puts(b, PAGE_HARD_SPACE "less at the failure");
 }
 
 /* Some messages speak of a failed request. */
@@ -385,9 +395,7 @@ static json_t *remedies_json(const struct finding *f)
 		json_t *o = json_object();
 
 		set(o, "action", text(f->remedies[i].action));
-		set(o, "saving_bytes",
-		    f->remedies[i].saving == SAVING_UNKNOWN ? json_null()
-							    : json_integer(f->remedies[i].saving));
+		saving_set_json(o, &f->remedies[i]);
 		json_array_append_new(list, o);
 	}
 	return list;

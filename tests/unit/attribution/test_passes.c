@@ -151,6 +151,28 @@ static void blocks_of_an_earlier_step_are_left(void **state)
 	assert_int_equal(p.left.steps, 2);
 	assert_int_equal(p.left.stack, SECOND);
 	assert_int_equal(p.left.now, MIB);
+	assert_int_equal(p.left.behind, 0);
+}
+
+/* The job's own code makes 2 MiB behind the first step and behind the second one, where the next
+ * step begins to count: the third step has what the second one has left, and none that it needs. */
+static void what_follows_a_step_is_left_of_it(void **state)
+{
+	struct scene s;
+	struct live_passes p;
+
+	(void)state;
+	make(&s);
+	span(&s, 0, PHASE_SETUP, 1);
+	span(&s, 90, PHASE_FORWARD, 1);
+	span(&s, 200, PHASE_FORWARD, 2);
+	block(&s, 210, BATCH, 2 * MIB, CATEGORY_INPUTS);
+	span(&s, 300, PHASE_FORWARD, 3);
+	block(&s, 310, BATCH, 2 * MIB, CATEGORY_INPUTS);
+	p = passes(&s, MT_NO_STACK, 320);
+	assert_int_equal(p.left.bytes, 2 * MIB);
+	assert_int_equal(p.left.now, 2 * MIB);
+	assert_int_equal(p.left.behind, 2 * MIB);
 }
 
 /* A recurrent cell that the job's own loop calls, h = cell(x[t], h): one pass, however often. */
@@ -180,6 +202,7 @@ int main(void)
 		cmocka_unit_test(a_graph_that_outlives_its_backward_pass_is_kept),
 		cmocka_unit_test(another_line_calls_the_model_again),
 		cmocka_unit_test(blocks_of_an_earlier_step_are_left),
+		cmocka_unit_test(what_follows_a_step_is_left_of_it),
 		cmocka_unit_test(an_unrolled_cell_is_one_pass),
 	};
 

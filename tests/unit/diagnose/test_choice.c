@@ -125,8 +125,11 @@ static void the_newest_step_leaves_tensors_too(void **state)
 	m.short_by = 200 * MIB;
 	m.left = 120 * MIB;
 	assert_cause(&m, "ACT_PEAK");
-	m.left_now = 100 * MIB;
+	m.left_now = m.left_behind = 100 * MIB;
 	assert_int_equal(assert_cause(&m, "EARLIER_STEP_KEPT"), 220 * MIB);
+	/* What it needs itself, it has without the fault too. */
+	m.left_behind = 0;
+	assert_int_equal(assert_cause(&m, "EARLIER_STEP_KEPT"), 120 * MIB);
 }
 
 /* A layer or two of an evaluation have most of what they made, with a graph and without. */

@@ -51,6 +51,19 @@ static void what_a_library_takes_grows_until_it_is_refused(void **state)
 	assert_int_equal(m->step, 4);
 	assert_int_equal(m->outside_growth, 200 * MIB);
 	assert_int_equal(m->outside_per_step, 100 * MIB);
+	assert_int_equal(m->outside_saving, 300 * MIB);
+}
+
+/* 100 MiB behind each of six steps; the seventh fails before its own. The growth is that of whole
+ * steps, and the first step's counts. */
+static void the_step_that_failed_has_not_grown(void **state)
+{
+	const struct metrics *m =
+		refused_library(*state, (const int[]){ 100, 100, 100, 100, 100, 100, 0 }, 7);
+
+	assert_int_equal(m->step, 7);
+	assert_int_equal(m->outside_per_step, 100 * MIB);
+	assert_int_equal(m->outside_saving, 600 * MIB);
 }
 
 /* One rise may be chance, and what falls in the last step is no leak. */
@@ -68,6 +81,34 @@ static void a_library_that_gives_back_does_not_grow(void **state)
 
 	assert_true(m->by_library);
 	assert_int_equal(m->outside_growth, 0);
+}
+
+/*
+ * A step, in MiB: parameters 100, gradients 5, and 20 while they are saved: 125. Its states take
+ * 40, so that every later step needs 165; without saving, 10 of activations beside the rest: 155.
+ * The second step failed in its forward pass.
+ */
+static void later_steps_have_the_states_too(void **state)
+{
+	struct fixture *f = *state;
+	const struct metrics *m;
+	uint64_t g, saved;
+
+	make(f, f->setup, 100 * MIB);
+	g = micro_batch(f);
+	saved = make(f, f->save, 20 * MIB);
+	drop(f, f->save, saved, 20 * MIB);
+	make(f, f->optimizer, 40 * MIB);
+	drop(f, f->zero_grad, g, 5 * MIB);
+	f->w.header.exit_status = 1;
+	make(f, f->model, 4 * MIB);
+	fixture_event(f, MT_TENSOR_OOM, MIB, 6 * MIB, f->model);
+	m = fixture_report(f)->metrics;
+	assert_int_equal(m->step, 2);
+	assert_int_equal(m->peak_needed, 150 * MIB);
+	assert_int_equal(m->whole_need, 165 * MIB);
+	assert_int_equal(m->whole_optimizer, 145 * MIB);
+	assert_int_equal(m->without_saving, 10 * MIB);
 }
 
 /* Data that the job's own code makes in a function called generate: no cache of keys and values. */
@@ -134,6 +175,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		CASE(what_a_library_takes_grows_until_it_is_refused),
+		CASE(the_step_that_failed_has_not_grown),
+		CASE(later_steps_have_the_states_too),
 		CASE(generated_data_are_no_cache),
 		CASE(the_states_of_optimizers_are_no_tensors_that_steps_leave),
 		CASE(what_the_jobs_own_code_leaves_are_no_states),

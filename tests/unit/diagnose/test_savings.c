@@ -1,0 +1,148 @@
+/* What a remedy saves: a figure, or a bound. */
+#include "choice.h"
+
+/* Asserts the cause; returns the remedy of that number, without its action. */
+static struct remedy remedy_of(struct metrics *m, const char *rule, size_t number)
+{
+	struct rank rank = { .end = END_OOM, .metrics = m };
+	struct report report = { .ranks = &rank, .count = 1 };
+	struct diagnosis d = { 0 };
+	struct remedy found;
+
+	diagnose(&d, &report);
+	assert_non_null(diagnosis_cause(&d, 0));
+	assert_string_equal(diagnosis_cause(&d, 0)->rule, rule);
+	assert_true(number < diagnosis_cause(&d, 0)->remedy_count);
+	found = diagnosis_cause(&d, 0)->remedies[number];
+	found.action = NULL;
+	diagnosis_release(&d);
+	return found;
+}
+
+static void assert_saving(struct metrics *m, const char *rule, enum saving_bound bound,
+			  int64_t saving)
+{
+	struct remedy r = remedy_of(m, rule, 0);
+
+	assert_int_equal(r.bound, bound);
+	assert_int_equal(r.saving, saving);
+}
+
+/* In the first step, the rest of it may need more, with the remedy and without; the steps before a
+ * later one tell both. */
+static void without_a_whole_step_the_saving_is_of_the_failure(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.huge = 600 * MIB;
+	m.huge_sum = 1200 * MIB;
+	m.huge_blocks = 2;
+	m.without_huge = 1100 * MIB;
+	m.step = m.steps = 1;
+	assert_saving(&m, "HUGE_TENSORS", SAVING_AT_FAILURE, 1100 * MIB);
+	m.step = m.steps = 2;
+	m.whole_measured = 1;
+	assert_saving(&m, "HUGE_TENSORS", SAVING_ABOUT, 1100 * MIB);
+}
+
+/* An evaluation that failed needs at least what it had beyond the steps; these alone need the rest,
+ * with the remedy too. */
+static void an_evaluation_counts_beyond_the_steps(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.in_backward = 0;
+	m.in_forward = m.in_evaluation = 1;
+	m.run_repeats = 8;
+	m.run_repeat_bytes = m.run_live = m.run_born = 800 * MIB;
+	m.size_growth = 300 * MIB;
+	assert_saving(&m, "EVAL_ACCUMULATION", SAVING_AT_LEAST, 300 * MIB);
+	/* One result of eight is needed. */
+	m.size_growth = 750 * MIB;
+	assert_saving(&m, "EVAL_ACCUMULATION", SAVING_AT_LEAST, 700 * MIB);
+	m.step = 1;
+	assert_saving(&m, "EVAL_ACCUMULATION", SAVING_AT_FAILURE, 700 * MIB);
+}
+
+/* A larger batch would have grown on: by how much is unknown. */
+static void a_step_that_grew_needs_at_least_its_growth(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.step = m.steps = 5;
+	m.size_ratio = 200;
+	m.size_growth = 400 * MIB;
+	m.batch_growth = 900 * MIB;
+	assert_saving(&m, "BATCH_OUTLIER", SAVING_AT_LEAST, 400 * MIB);
+}
+
+/* Which blocks will stay shows after a few steps. */
+static void blocks_of_few_steps_are_the_least(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.left = 600 * MIB;
+	m.left_steps = 3;
+	assert_saving(&m, "EARLIER_STEP_KEPT", SAVING_AT_LEAST, 600 * MIB);
+	m.left_steps = 4;
+	assert_saving(&m, "EARLIER_STEP_KEPT", SAVING_ABOUT, 600 * MIB);
+}
+
+/* Half the batch halves 1024 MiB of activations and the request of 256 MiB: 640 MiB. The
+ * optimizer's step has no batch: it needs 500 MiB less than the whole. */
+static void half_a_batch_leaves_the_optimizers_step(void **state)
+{
+	struct metrics m = failure();
+	struct remedy half;
+
+	(void)state;
+	m.step = 1;
+	half = remedy_of(&m, "ACT_PEAK", 1);
+	assert_int_equal(half.bound, SAVING_AT_FAILURE);
+	assert_int_equal(half.saving, 640 * MIB);
+	m.step = 2;
+	m.whole_measured = 1;
+	m.moment_need = 2304 * MIB;
+	m.whole_need = m.whole_pass = 2400 * MIB;
+	half = remedy_of(&m, "ACT_PEAK", 1);
+	assert_int_equal(half.bound, SAVING_ABOUT);
+	assert_int_equal(half.saving, 640 * MIB);
+	m.whole_optimizer = 1900 * MIB;
+	assert_int_equal(remedy_of(&m, "ACT_PEAK", 1).saving, 500 * MIB);
+	/* The pass had got to 77 % of what it needs. */
+	m.whole_need = m.whole_pass = 3000 * MIB;
+	half = remedy_of(&m, "ACT_PEAK", 1);
+	assert_int_equal(half.bound, SAVING_AT_LEAST);
+	assert_int_equal(half.saving, 640 * MIB);
+}
+
+/* Data of which a part was still to come. */
+static void data_in_the_making_are_the_least(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.data = 900 * MIB;
+	m.data_blocks = 9;
+	assert_saving(&m, "DATA_ON_GPU", SAVING_ABOUT, 900 * MIB);
+	m.data_asked = 1;
+	assert_saving(&m, "DATA_ON_GPU", SAVING_AT_LEAST, 900 * MIB);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(without_a_whole_step_the_saving_is_of_the_failure),
+		cmocka_unit_test(an_evaluation_counts_beyond_the_steps),
+		cmocka_unit_test(a_step_that_grew_needs_at_least_its_growth),
+		cmocka_unit_test(blocks_of_few_steps_are_the_least),
+		cmocka_unit_test(half_a_batch_leaves_the_optimizers_step),
+		cmocka_unit_test(data_in_the_making_are_the_least),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
