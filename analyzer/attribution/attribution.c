@@ -39,6 +39,21 @@ static void find_owners(struct tables *t)
 	free(owners);
 }
 
+int tables_stack_is_hook(const struct tables *t, uint32_t stack)
+{
+	const struct stack *p = tables_stack(t, stack);
+	int is_own = 0;
+
+	for (uint32_t i = 0; i < p->frame_count; i++) {
+		if (frame_is(t, p->frames[i], FRAME_FORWARD))
+			return 0;
+		if (frame_is(t, p->frames[i], FRAME_MODULE_CALL))
+			return is_own;
+		is_own |= !frame_is(t, p->frames[i], FRAME_LIBRARY);
+	}
+	return 0;
+}
+
 void attribute_trace(struct trace *t)
 {
 	if (t->tables.stack_info)

@@ -38,6 +38,9 @@ static inline int tables_stack_is_own_code(const struct tables *t, uint32_t stac
 	       (hint == HINT_NOTHING || hint == HINT_INPUTS);
 }
 
+/* Did a hook of a module make it: what the module's call runs beside its forward()? */
+int tables_stack_is_hook(const struct tables *t, uint32_t stack);
+
 /* The owner of what the stack's module allocates. */
 static inline enum owner tables_stack_owner(const struct tables *t, uint32_t stack)
 {

@@ -24,10 +24,24 @@ static int is_same_stack(const struct surviving_block *a, const struct surviving
 	return a->stack == b->stack && (a->stack || a->thread == b->thread);
 }
 
+/*
+ * The blocks of this step, `now`, that its peak would not have had without the leak. What follows a
+ * step counts as of the next one: the first step has none of it, and this step's is left of the
+ * step before. What a hook makes is a copy beside what the model needs; the step that failed would
+ * have had as many as each step has, `usual`. All else this step needs itself.
+ */
+static bytes beyond_need(const struct tables *t, const struct device_pass *d, uint32_t stack,
+			 int since_first, bytes now, bytes usual)
+{
+	if (tables_stack_is_hook(t, stack))
+		return d->failure ? larger_of(now, usual) : now;
+	return since_first ? 0 : now;
+}
+
 /* The blocks of one stack, sorted by age, are a leak if they remain step after step from the first
  * steps on. */
-static void record_leak(struct device_pass *d, const struct surviving_block *l, size_t count,
-			bytes *largest)
+static void record_leak(const struct tables *t, struct device_pass *d,
+			const struct surviving_block *l, size_t count, bytes *largest)
 {
 	struct metrics *m = d->m;
 	uint32_t steps = 0, oldest = 0, blocks = 0;
@@ -47,10 +61,7 @@ static void record_leak(struct device_pass *d, const struct surviving_block *l, 
 	    oldest * 10 < (d->step > 2 ? d->step - 2 : 0) * 6)
 		return;
 	add(&m->leak_bytes, sum);
-	/* What follows a step counts as of the next one: the first step has none of it, and this
-	 * step's is left of the step before. Otherwise this step needs its own. */
-	if (oldest < d->step)
-		add(&m->leak_now, now);
+	add(&m->leak_now, beyond_need(t, d, l->stack, oldest == d->step, now, sum / steps));
 	add(&m->leak_per_step, sum / steps);
 	m->leak_blocks += blocks;
 	m->leak_steps = steps > m->leak_steps ? steps : m->leak_steps;
@@ -98,7 +109,8 @@ static void record_growing(struct device_pass *d, const struct surviving_block *
 	m->repeat_stack = l->stack;
 }
 
-void metrics_find_leaks(struct device_pass *d, struct surviving_block *left, size_t count)
+void metrics_find_leaks(const struct tables *t, struct device_pass *d, struct surviving_block *left,
+			size_t count)
 {
 	bytes largest = 0;
 
@@ -107,7 +119,7 @@ void metrics_find_leaks(struct device_pass *d, struct surviving_block *left, siz
 	for (size_t i = 0, n; i < count; i += n) {
 		for (n = 1; i + n < count && is_same_stack(&left[i], &left[i + n]); n++)
 			;
-		record_leak(d, &left[i], n, &largest);
+		record_leak(t, d, &left[i], n, &largest);
 		record_repeats(d, &left[i], n);
 		record_growing(d, &left[i], n);
 	}

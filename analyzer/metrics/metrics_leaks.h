@@ -14,6 +14,7 @@ struct surviving_block {
 };
 
 /* Sets leak_*, run_repeats, run_repeat_bytes. `blocks`: all live blocks; they are sorted. */
-void metrics_find_leaks(struct device_pass *d, struct surviving_block *blocks, size_t count);
+void metrics_find_leaks(const struct tables *t, struct device_pass *d,
+			struct surviving_block *blocks, size_t count);
 
 #endif

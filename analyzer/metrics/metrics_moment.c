@@ -396,7 +396,7 @@ void metrics_at_moment(const struct metrics_pass *p, unsigned device)
 	record_cache(&s);
 	metrics_what_is_live(p, s.d, live_at(s.d));
 	metrics_find_inference(p, s.d, live_at(s.d));
-	metrics_find_leaks(s.d, s.surviving, s.surviving_count);
+	metrics_find_leaks(p->tables, s.d, s.surviving, s.surviving_count);
 	record_size_ratio(&s);
 	finish(&s);
 	metrics_find_need(p, s.d);

@@ -1,5 +1,6 @@
 /* Blocks that remain after each step, from lists of blocks written by hand. */
 #include "metrics/metrics_leaks.h"
+#include "attribution/attribution.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,30 +10,49 @@
 #include <cmocka.h>
 
 #define MIB (INT64_C(1) << 20)
-#define LEAK 1
+
+enum { COPY = 1, FORWARD, CALL, FRAMES };
+enum { LEAK = 1, HOOK, INSIDE, STACKS };
+
+static const unsigned char kinds[FRAMES] = {
+	[FORWARD] = FRAME_FORWARD, [CALL] = FRAME_MODULE_CALL
+};
+/* Innermost first: the model; a function that the model's call runs; one that its forward() calls.
+ */
+static const uint32_t frames[STACKS][3] = {
+	[LEAK] = { FORWARD, CALL }, [HOOK] = { COPY, CALL }, [INSIDE] = { COPY, FORWARD, CALL }
+};
+static struct stack all[STACKS] = { [LEAK] = { .frame_count = 2, .frames = frames[LEAK] },
+				    [HOOK] = { .frame_count = 2, .frames = frames[HOOK] },
+				    [INSIDE] = { .frame_count = 3, .frames = frames[INSIDE] } };
+static const struct tables tables = { .stacks = all,
+				      .stack_count = STACKS,
+				      .frame_count = FRAMES,
+				      .frame_kinds = (unsigned char *)kinds };
 
 /* The metrics in the fifth step. A stack has made a block of 10 MiB in each step up to it, from the
  * one of age `oldest` on, and 6 MiB in this step. */
-static struct metrics in_the_fifth_step(uint16_t oldest)
+static struct metrics in_the_fifth_step(uint32_t stack, uint16_t oldest)
 {
-	struct stack_levels stacks[LEAK + 1] = { 0 };
+	struct stack_levels stacks[STACKS] = { 0 };
 	struct metrics m = { 0 };
-	struct device_pass d = { .m = &m, .stacks = stacks, .step = 4 };
+	struct failure f = { 0 };
+	struct device_pass d = { .m = &m, .stacks = stacks, .step = 4, .failure = &f };
 	struct surviving_block blocks[8];
 	size_t count = 0;
 
 	for (uint16_t age = 0; age <= oldest; age++)
-		blocks[count++] = (struct surviving_block){ .stack = LEAK,
+		blocks[count++] = (struct surviving_block){ .stack = stack,
 							    .age = age,
 							    .size = age ? 10 * MIB : 6 * MIB };
-	metrics_find_leaks(&d, blocks, count);
+	metrics_find_leaks(&tables, &d, blocks, count);
 	return m;
 }
 
 /* The first step has its block: those of this step are its own, which it may need. */
 static void a_step_may_need_its_own_blocks(void **state)
 {
-	struct metrics m = in_the_fifth_step(4);
+	struct metrics m = in_the_fifth_step(LEAK, 4);
 
 	(void)state;
 	assert_int_equal(m.leak_bytes, 40 * MIB);
@@ -43,17 +63,26 @@ static void a_step_may_need_its_own_blocks(void **state)
  * of this step are the fourth one's. */
 static void what_follows_a_step_counts_as_the_next_ones(void **state)
 {
-	struct metrics m = in_the_fifth_step(3);
+	struct metrics m = in_the_fifth_step(LEAK, 3);
 
 	(void)state;
 	assert_int_equal(m.leak_bytes, 30 * MIB);
 	assert_int_equal(m.leak_now, 6 * MIB);
 }
 
+/* A hook's copies are no activations, and this step would have had 10 MiB of them too. */
+static void the_copies_of_a_hook_are_needed_by_no_step(void **state)
+{
+	(void)state;
+	assert_int_equal(in_the_fifth_step(HOOK, 4).leak_now, 10 * MIB);
+	assert_int_equal(in_the_fifth_step(INSIDE, 4).leak_now, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_step_may_need_its_own_blocks),
+		cmocka_unit_test(the_copies_of_a_hook_are_needed_by_no_step),
 		cmocka_unit_test(what_follows_a_step_counts_as_the_next_ones),
 	};
 
