@@ -44,7 +44,7 @@ static void copies_of_each_gradient_are_no_history(void **state)
 	m.in_optimizer = 1;
 	m.gradients = 200 * MIB;
 	m.left = 400 * MIB;
-	m.left_now = 100 * MIB;
+	m.left_now = m.left_behind = 100 * MIB;
 	m.left_steps = 2;
 	m.gradient_copies = 500 * MIB;
 	m.gradient_copies_stay = 1;
@@ -54,18 +54,18 @@ static void copies_of_each_gradient_are_no_history(void **state)
 	assert_int_equal(assert_cause(&m, "EARLIER_STEP_KEPT"), 300 * MIB);
 	/* Two steps have left a copy each, and this one has not come that far. */
 	m.left = m.gradient_copies = 400 * MIB;
-	m.left_now = 0;
+	m.left_now = m.left_behind = 0;
 	assert_int_equal(assert_cause(&m, "EARLIER_STEP_KEPT"), 400 * MIB);
 	/* Copies that are small beside all that is there are no cause of their own. */
 	m.left = 120 * MIB;
-	m.left_now = 30 * MIB;
+	m.left_now = m.left_behind = 30 * MIB;
 	m.gradients = 60 * MIB;
 	m.gradient_copies = 150 * MIB;
 	assert_int_equal(assert_cause(&m, "EARLIER_STEP_KEPT"), 150 * MIB);
 	m.gradients = 200 * MIB;
 	m.left = 400 * MIB;
 	/* Tensors of other sizes are left too. */
-	m.left_now = 100 * MIB;
+	m.left_now = m.left_behind = 100 * MIB;
 	m.gradient_copies = 300 * MIB;
 	assert_int_equal(assert_cause(&m, "EARLIER_STEP_KEPT"), 500 * MIB);
 }
