@@ -125,6 +125,7 @@ struct pass {
 	struct made largest;
 	int is_repeated; /* a later pass has a block of the same stack */
 	int has_loss;    /* a loss function made a block of it */
+	int has_module;  /* a module did */
 	int is_sure;     /* code outside of the model began it, or the one before has a loss */
 };
 
@@ -147,6 +148,29 @@ static int begins(const struct pass *p, uint32_t number, const struct rounds *se
 	return is_elsewhere(t, before->stack, now->stack) ||
 	       (now->stack == p->model && p->rounds >= 2 * seen->count &&
 		(!now->bytes || now->bytes >= seen->size / MAX_SHORTER));
+}
+
+/* Joins what no module is called in with the pass before, whose results it works on: a loss of one
+ * image after another. A model without modules has passes all the same. */
+static size_t join(struct pass *all, size_t count)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		struct pass *last = kept ? &all[kept - 1] : NULL;
+
+		if (!last || all[i].has_module || !last->has_module ||
+		    all[i].backwards != last->backwards) {
+			all[kept++] = all[i];
+			continue;
+		}
+		last->bytes = bytes_add(last->bytes, all[i].bytes);
+		last->has_loss |= all[i].has_loss;
+		last->stacks = all[i].stacks > last->stacks ? all[i].stacks : last->stacks;
+		if (all[i].largest.bytes > last->largest.bytes)
+			last->largest = all[i].largest;
+	}
+	return kept;
 }
 
 /* Divides the blocks into passes. */
@@ -174,6 +198,7 @@ static struct pass *divide(const struct made *list, size_t count, const struct s
 		if (s->pass && s->pass < *passes)
 			all[s->pass - 1].is_repeated = 1;
 		p->has_loss |= (tables_stack_flags(t, list[i].stack) & STACK_LOSS) != 0;
+		p->has_module |= (tables_stack_flags(t, list[i].stack) & STACK_MODULE) != 0;
 		p->stacks += s->pass != *passes && list[i].bytes > 0;
 		s->count = s->pass == *passes && s->size == list[i].bytes ? s->count + 1 : 1;
 		s->pass = (uint32_t)*passes;
@@ -185,6 +210,7 @@ static struct pass *divide(const struct made *list, size_t count, const struct s
 			p->largest = list[i];
 	}
 	free(seen);
+	*passes = join(all, *passes);
 	return all;
 }
 

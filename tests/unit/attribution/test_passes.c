@@ -192,6 +192,27 @@ static void an_unrolled_cell_is_one_pass(void **state)
 	assert_int_equal(passes(&s, FIRST, 900).waiting, 0);
 }
 
+/* One call of the model, and then the loss of one image after another, as detectors have it. */
+static void losses_of_one_pass_do_not_wait(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	make(&s);
+	s.info[SECOND_AGAIN].flags = STACK_FRAMES | STACK_LOSS;
+	span(&s, 0, PHASE_FORWARD, 1);
+	forward(&s, 100, 0);
+	for (uint64_t i = 2; i <= 5; i++) {
+		block(&s, 100 * i, BATCH, MIB, CATEGORY_ACTIVATIONS);
+		block(&s, 100 * i + 1, SECOND_AGAIN, 20 * MIB, CATEGORY_ACTIVATIONS);
+	}
+	assert_int_equal(passes(&s, BATCH, 900).waiting, 0);
+	assert_int_equal(passes(&s, BATCH, 900).newest, (30 + 4 * 21) * MIB);
+	/* And once more for the next batch: the first one's blocks wait. */
+	forward(&s, 600, 0);
+	assert_int_equal(passes(&s, BATCH, 900).waiting, (30 + 4 * 21) * MIB);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -204,6 +225,7 @@ int main(void)
 		cmocka_unit_test(blocks_of_an_earlier_step_are_left),
 		cmocka_unit_test(what_follows_a_step_is_left_of_it),
 		cmocka_unit_test(an_unrolled_cell_is_one_pass),
+		cmocka_unit_test(losses_of_one_pass_do_not_wait),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
