@@ -279,6 +279,8 @@ void frames_attribute(struct tables *t)
 	pthread_mutex_lock(&known_lock);
 	for (size_t i = 1; i < t->frame_count; i++) {
 		frames[i] = find_frame(&r, &t->frames[i]);
+		if (frames[i].tags & TAGGED(EVALUATE))
+			frames[i].kinds |= FRAME_EVALUATE;
 		t->frame_kinds[i] = (unsigned char)frames[i].kinds;
 		t->signatures |= frames[i].signatures;
 	}

@@ -73,6 +73,7 @@ enum frame_kind {
 	FRAME_ZERO_BUCKET = 1 << 4, /* allocates the buckets of DeepSpeed's ZeRO */
 	FRAME_DISPATCH = 1 << 5, /* PyTorch chooses a kernel in Python: says nothing of the job */
 	FRAME_CLOSURE = 1 << 6,  /* what an optimizer's step calls: forward, backward */
+	FRAME_EVALUATE = 1 << 7, /* of a TAG(EVALUATE) row */
 };
 
 /* A configuration value that code implies: SIGNATURE rows. */

@@ -60,6 +60,13 @@ static int is_copy(const struct moment_pass *s, uint32_t stack, bytes size)
 	       is_parameter_size(s, size);
 }
 
+/* Does a name on the stack say that it is no training? */
+static int evaluates(const struct moment_pass *s, uint32_t stack, uint64_t tags)
+{
+	return tags & TAGGED(EVALUATE) &&
+	       evaluation_names_tell(&s->d->trained_names, s->p->tables, stack);
+}
+
 static void add_request(const struct moment_pass *s)
 {
 	struct metrics *m = s->d->m;
@@ -90,7 +97,7 @@ static void add_request(const struct moment_pass *s)
 	m->copying = !m->in_backward && s->d->run > 1 && is_copy(s, f->stack, n);
 	add(&m->copies, m->copying ? n : 0);
 	add(&m->loaded, tags & TAGGED(LOAD) ? n : 0);
-	m->run_evaluates |= (tags & TAGGED(EVALUATE)) != 0;
+	m->run_evaluates |= evaluates(s, f->stack, tags);
 	if (s->d->run_is_open) {
 		add(&s->d->run_born, n);
 		add(&m->run_live, n);
@@ -165,7 +172,7 @@ static void add_origin(struct moment_pass *s, const struct mt_record *r, uint64_
 		add(&s->run_model, tags & TAGGED(MODEL) ? r->bytes : 0);
 		add(&s->run_new, tag.removed_by & 1u << WITHOUT_NEW_RUN ? r->bytes : 0);
 		m->run_blocks += tags & TAGGED(MODEL) && tag.removed_by & 1u << WITHOUT_NEW_RUN;
-		m->run_evaluates |= (tags & TAGGED(EVALUATE)) != 0;
+		m->run_evaluates |= evaluates(s, r->stack, tags);
 	}
 }
 

@@ -105,6 +105,8 @@ static void enter_span(struct device_pass *d, const struct span *s)
 {
 	d->phase = (enum phase)s->phase;
 	if (s->activity == ACTIVITY_MODEL) {
+		if (!d->pending.count || d->pending.list[d->pending.count - 1] != s->caller)
+			d->pending_names.count = 0;
 		add_caller(&d->pending, s->caller);
 		d->run_is_new = d->trained.count && !is_caller(&d->trained, s->caller);
 	}
@@ -114,6 +116,8 @@ static void enter_span(struct device_pass *d, const struct span *s)
 	for (size_t i = 0; i < d->pending.count; i++)
 		add_caller(&d->trained, d->pending.list[i]);
 	d->pending.count = 0;
+	evaluation_names_join(&d->trained_names, &d->pending_names);
+	d->pending_names.count = 0;
 	d->backward_seen = 1;
 	d->run_is_new = 0;
 }
@@ -169,6 +173,10 @@ static void record_stack(const struct metrics_pass *p, struct device_pass *d,
 		l->last_step = d->step + 1;
 	}
 	l->first = l->blocks ? l->first : r->bytes;
+	if (p->tags[r->stack] & TAGGED(EVALUATE) && l->named_run != d->run + 1) {
+		evaluation_names_add(&d->pending_names, p->tables, r->stack);
+		l->named_run = d->run + 1;
+	}
 	if (!d->is_past)
 		metrics_note_block(d, l, r);
 	l->now = r->bytes > l->now ? r->bytes : l->now;

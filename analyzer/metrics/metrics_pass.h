@@ -6,6 +6,7 @@
 #include "attribution/attribution.h"
 #include "attribution/workspace.h"
 #include "metrics/metrics.h"
+#include "metrics/metrics_names.h"
 #include "replay/live_set.h"
 #include "replay/replay.h"
 #include "trace/event.h"
@@ -52,8 +53,9 @@ struct step_levels {
 
 /* The blocks of one stack. */
 struct stack_levels {
-	uint32_t last_step;            /* the last step with an allocation, from 1; 0: none */
-	bytes now, before;             /* largest block in the last step, and in the steps before */
+	uint32_t named_run; /* from 1: the run in which its functions' names were noted */
+	uint32_t last_step; /* the last step with an allocation, from 1; 0: none */
+	bytes now, before;  /* largest block in the last step, and in the steps before */
 	bytes live, held, held_before; /* live bytes: now, most in the last step, most before */
 	uint32_t run;                  /* the last run that no backward pass follows */
 	uint32_t growths;              /* blocks of that run, each larger than the one before */
@@ -98,6 +100,9 @@ struct device_pass {
 	uint32_t run, step;    /* from 0 */
 	enum phase phase;
 	int backward_seen, run_is_open;
+	/* On the stacks of the latest calls of the model from one line, and of those that a
+	 * backward pass followed. */
+	struct evaluation_names pending_names, trained_names;
 	struct callers trained; /* callers of the model that a backward pass followed */
 	struct callers pending; /* callers of the model in the current run */
 	int run_is_new;         /* the model is called, and by none of `trained` */
