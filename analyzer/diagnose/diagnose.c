@@ -23,6 +23,7 @@ enum rule_confidence { CONFIDENCE_HIGH, CONFIDENCE_MEDIUM, CONFIDENCE_LOW };
 #define BY_WHOLE_STEPS_SO_FAR(n) m->whole_measured ? SO_FAR(n) : AT_FAILURE(n)
 #define BEYOND_STEPS(n) beyond_steps(m, n)
 #define ENOUGH_MEASURED 8 /* times that a rule was the first finding: all right is nine of ten */
+#define MAX_RESULTS 3     /* of one call of the model: logits, a loss, features */
 
 struct saved {
 	bytes n;
@@ -269,6 +270,9 @@ static const char *confidence_of(const struct metrics *m, enum rule rule, bytes 
 	/* A second training loop looks the same until its first backward pass; so does the start of
 	 * a pass that keeps no graph. */
 	if (rule == RULE_EVAL_GRAPH_KEPT && (!m->run_evaluates || FEW_BLOCKS))
+		c++;
+	/* A graph keeps as many of one layer as of another. */
+	if (rule == RULE_EVAL_ACCUMULATION && m->run_repeat_stacks > MAX_RESULTS)
 		c++;
 	/* The later call may be the reference, and hold but a layer's blocks. Two towers that are
 	 * both trained look the same until their first backward pass. */

@@ -90,6 +90,16 @@ static void record_repeats(struct device_pass *d, const struct surviving_block *
 	}
 }
 
+/* Has the stack as many blocks in the run as the one that repeats itself most? */
+static int repeats_too(const struct metrics *m, const struct surviving_block *l, size_t count)
+{
+	int64_t in_run = 0;
+
+	for (size_t i = 0; i < count; i++)
+		in_run += l[i].in_run && !l[i].age;
+	return m->run_repeats && in_run >= m->run_repeats;
+}
+
 /* A block that a stack allocates anew for each batch, each time larger. */
 static void record_growing(struct device_pass *d, const struct surviving_block *l, size_t count)
 {
@@ -122,5 +132,10 @@ void metrics_find_leaks(const struct tables *t, struct device_pass *d, struct su
 		record_leak(t, d, &left[i], n, &largest);
 		record_repeats(d, &left[i], n);
 		record_growing(d, &left[i], n);
+	}
+	for (size_t i = 0, n; i < count; i += n) {
+		for (n = 1; i + n < count && is_same_stack(&left[i], &left[i + n]); n++)
+			;
+		d->m->run_repeat_stacks += repeats_too(d->m, &left[i], n);
 	}
 }
