@@ -56,14 +56,14 @@ struct stack_levels {
 	uint32_t named_run; /* from 1: the run in which its functions' names were noted */
 	uint32_t last_step; /* the last step with an allocation, from 1; 0: none */
 	bytes now, before;  /* largest block in the last step, and in the steps before */
-	bytes live, held, held_before; /* live bytes: now, most in the last step, most before */
-	uint32_t run;                  /* the last run that no backward pass follows */
-	uint32_t growths;              /* blocks of that run, each larger than the one before */
-	bytes top;                     /* the last of them; INT64_MAX: a block was not larger */
-	bytes first;                   /* the first block */
-	uint32_t blocks;               /* blocks until the moment */
-	bytes tallest;                 /* the largest of them */
-	uint32_t freed;                /* blocks that were freed until the moment */
+	bytes live, held, held_before;    /* live bytes: now, most in the last step, most before */
+	uint32_t run;                     /* the last run that no backward pass follows */
+	uint32_t growths;                 /* blocks of that run, each larger than the one before */
+	bytes top;                        /* the last of them; INT64_MAX: a block was not larger */
+	bytes first;                      /* the first block */
+	uint32_t blocks;                  /* blocks until the moment */
+	bytes tallest;                    /* the largest of them */
+	uint32_t freed;                   /* blocks that were freed until the moment */
 	uint32_t half_stack, first_stack; /* of the latest, see struct recent_block */
 	/* Steps with a block; of them, those with a larger one than all steps before, while one of
 	 * them is live. */
