@@ -62,6 +62,7 @@ static void record_leak(const struct tables *t, struct device_pass *d,
 		return;
 	add(&m->leak_bytes, sum);
 	add(&m->leak_now, beyond_need(t, d, l->stack, oldest == d->step, now, sum / steps));
+	add(&m->leak_autograd, t->thread_flags[l->thread] & THREAD_AUTOGRAD ? sum : 0);
 	add(&m->leak_per_step, sum / steps);
 	m->leak_blocks += blocks;
 	m->leak_steps = steps > m->leak_steps ? steps : m->leak_steps;

@@ -18,7 +18,7 @@ CAUSES = {
     "loaded checkpoint": ("RESUME_DUPLICATE_STATE",),
     "first optimizer kept": ("SECOND_OPTIMIZER",),
     "base not frozen": ("GRADIENTS_UNUSED", "BASE_TRAINED"),
-    "gradients kept": ("GRADS_HELD_IN_FORWARD", "GRADIENT_COPIES"),
+    "gradients kept": ("GRADS_HELD_IN_FORWARD", "GRADIENT_COPIES", "GRADIENTS_KEPT"),
     "data moved to the GPU": ("DATA_ON_GPU",),
     "data kept on the GPU": ("DATA_ON_GPU", "EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED"),  # each step leaves its batch on the GPU
     "batch too large": ("ACT_PEAK", "LOGITS_SPIKE", "INFERENCE_BATCH"),  # smaller batches, accumulated: whichever of the two is larger, it scales with the batch
@@ -39,6 +39,7 @@ CAUSES = {
     "inference with a graph": ("INFERENCE_GRAPH", "EVAL_GRAPH_KEPT"),  # inference without no_grad()
     "KV cache": ("KV_CACHE", "KV_CACHE_STATIC", "INFERENCE_BATCH"),  # too many sequences at once: in the prefill, the call itself is larger than its cache
     "copies of the model kept": ("EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED", "SECOND_MODEL", "CKPT_SAVE_SPIKE"),  # snapshots of the weights belong on the host
+    "weights copied in steps": ("SECOND_MODEL", "GRADIENT_COPIES"),  # sizes do not tell a copy of a parameter from one of its gradient
     "weights not tied": ("WEIGHTS_NOT_TIED",),  # the embedding and the output have a parameter each: assign the one to the other
     "growing cache": ("EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED",),  # a cache takes another entry in each step: limit it
     "copies for a checkpoint": ("CKPT_SAVE_SPIKE",),

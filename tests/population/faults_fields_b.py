@@ -157,7 +157,7 @@ class Weights:
     last: torch.Tensor
 
 
-@fault("flat_minima_weights", "second copy of the weights", "loop", "states", without=("pretrained", *WRAPPED))
+@fault("flat_minima_weights", "weights copied in steps", "loop", "states", without=("pretrained", *WRAPPED))
 class FlatMinimaWeights(Fault):
     """A sharpness-aware step remembers the weights before it, of the last step and of the first, for ever; the fixed form has the way back, for a step."""
 
