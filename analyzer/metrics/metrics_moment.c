@@ -404,8 +404,6 @@ void metrics_at_moment(const struct metrics_pass *p, unsigned device)
 	metrics_what_is_live(p, s.d, live_at(s.d));
 	metrics_find_inference(p, s.d, live_at(s.d));
 	metrics_find_leaks(p->tables, s.d, s.surviving, s.surviving_count);
-	s.d->m->run_repeat_is_kept =
-		s.d->m->run_repeats && tags_at(p, s.d->m->repeat_stack) & TAGGED(RECOMPUTE);
 	record_size_ratio(&s);
 	finish(&s);
 	metrics_find_need(p, s.d);

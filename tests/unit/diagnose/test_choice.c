@@ -68,9 +68,12 @@ static void results_have_a_call_between(void **state)
 	confidence = confidence_of_cause(&m);
 	m.run_repeat_stacks = 5;
 	assert_int_equal(confidence_of_cause(&m), confidence - 1);
-	m.run_repeat_is_kept = 1;
-	assert_cause(&m, "ACT_PEAK");
-	m.run_repeat_is_kept = 0;
+	m.run_repeat_stacks = 1;
+	/* Or the place has a part of what the run keeps. */
+	m.run_repeat_bytes = 300 * MIB;
+	m.run_live = 900 * MIB;
+	m.run_born = 2 * GIB;
+	assert_int_equal(confidence_of_cause(&m), confidence - 1);
 	m.data = 800 * MIB;
 	m.data_blocks = 20;
 	assert_cause(&m, "DATA_ON_GPU");
