@@ -68,7 +68,7 @@ class WhisperFinetuning(Loop):
 
     def draw(self):
         r = self.rng
-        self.layers, self.width, self.size = r.choice([2, 3, 4]), r.choice([256, 384, 512]), r.choice([4, 8, 16])
+        self.layers, self.width, self.size = r.choice([2, 3, 4]), r.choice([256, 384, 512]), r.choice([8, 16])
         self.frames, self.length, self.vocabulary, self.attention = r.choice([1600, 3000]), r.choice([48, 64, 96]), 51865, "sdpa"
         self.choose()
 
@@ -131,7 +131,7 @@ class Forecaster(Loop):
     def draw(self):
         r = self.rng
         self.layers, self.width, self.size, self.series = r.choice([2, 3, 4]), r.choice([192, 256, 384]), r.choice([16, 32]), r.choice([14, 21, 32])
-        self.patch, self.context, self.horizon = 16, r.choice([512, 1024]), r.choice([24, 48, 96])
+        self.patch, self.context, self.horizon = 16, r.choice([512, 1024]), r.choice([48, 96])
         self.quantiles = [0.1, 0.5, 0.9] if r.random() < 0.6 else [k / 10 for k in range(1, 10)]
         self.choose()
 
@@ -217,14 +217,15 @@ class TableTransformer(nn.Module):
     def __init__(self, o):
         super().__init__()
         self.weight, self.bias = nn.Parameter(torch.zeros(o.numbers, o.width)), nn.Parameter(torch.zeros(o.numbers, o.width))
-        self.categories = nn.ModuleList(nn.Embedding(o.cardinality, o.width) for _ in range(o.kinds_of_things))
+        self.categories = nn.Embedding(o.cardinality * o.kinds_of_things, o.width)
+        self.register_buffer("offsets", torch.arange(o.kinds_of_things) * o.cardinality)
         self.row, self.hidden = nn.Parameter(torch.zeros(1, 1, o.width)), nn.Parameter(torch.zeros(o.width))
         self.blocks = nn.ModuleList(EncoderBlock(o.width, 8, "sdpa") for _ in range(o.layers))
         self.norm, self.bins, self.target = nn.LayerNorm(o.width), nn.Linear(o.width, o.bins), nn.Linear(o.width, 1)
 
     def forward(self, numbers, categories, masked):
         columns = numbers.unsqueeze(-1) * self.weight + self.bias
-        columns = torch.cat([columns, *[table(categories[:, k:k + 1]) for k, table in enumerate(self.categories)]], dim=1)
+        columns = torch.cat([columns, self.categories(categories + self.offsets)], dim=1)
         columns = torch.where(masked.unsqueeze(-1), self.hidden, columns)
         x = torch.cat([self.row.expand(len(columns), -1, -1), columns], dim=1)
         for block in self.blocks:
