@@ -17,16 +17,18 @@
 #define MAX_SPANS_OF_SET 4096
 
 /* The states of a second optimizer, which may be making them: more than one has for each
- * parameter. What is beyond Adam's is of the second. Of two models that are alike, gradients tell
- * which parameters are trained. */
-static bytes second_states(const struct trained *n, int has_twin)
+ * parameter. What is beyond Adam's is of the second. Of a model and its deep copy, gradients tell
+ * which is trained. Two models that were made alike may be trained in turn, each with an optimizer
+ * of its own, and gradients of one of them. */
+static bytes second_states(const struct trained *n, int has_deep_copy)
 {
 	bytes sum = 0, too_many = 0, all = 0;
 
 	for (size_t i = 0; i < n->states.count; i++) {
 		const struct size_count *s = &n->states.list[i];
-		uint64_t parameters = has_twin && n->by_gradients ? trained_of(n, s->size)
-								  : trained_at_most(n, s->size);
+		uint64_t parameters = has_deep_copy && n->by_gradients
+					      ? trained_of(n, s->size)
+					      : trained_at_most(n, s->size);
 		bytes blocks = bytes_times(s->size, s->count);
 
 		all = bytes_add(all, blocks);
@@ -173,9 +175,10 @@ static bytes twin_of(const struct lifetime *const *held, size_t count)
 }
 
 /* Parameters that copy.deepcopy() made; a constructor copies layers of one model, as
- * nn.TransformerEncoder does. One copy may be a reference; of several, each is a copy too many. */
-static void find_deep_copies(struct duplicates *d, const struct lifetime *const *held, size_t count,
-			     const struct tables *t)
+ * nn.TransformerEncoder does. One copy may be a reference, if it is no copy of a part; of several,
+ * each is a copy too many. Is there a copy of a model? */
+static int find_deep_copies(struct duplicates *d, const struct lifetime *const *held, size_t count,
+			    const struct tables *t)
 {
 	bytes parameters = 0, deep = 0;
 	uint32_t blocks = 0;
@@ -191,11 +194,14 @@ static void find_deep_copies(struct duplicates *d, const struct lifetime *const 
 		deep = bytes_add(deep, held[i]->alloc.bytes);
 		blocks++;
 	}
-	d->twin = larger_of(d->twin, deep);
 	if (deep > d->copies && deep > (parameters - deep) / 2 * 3) {
 		d->copies = deep;
 		d->copies_count = blocks;
 	}
+	if (!deep || deep < parameters / 100 * MIN_TWIN)
+		return 0;
+	d->twin = larger_of(d->twin, deep);
+	return 1;
 }
 
 /* Does a state have this size? One of another precision has half or twice of it, or four times. */
@@ -430,6 +436,7 @@ struct duplicates duplicates_live(const struct lifetimes *l, const struct spans 
 	struct trained n = { 0 };
 	const struct lifetime **held = xcalloc(l->count + 1, sizeof(struct lifetime *));
 	size_t count = 0;
+	int has_deep_copy;
 
 	trained_count(&n, l, t, now && now->phase == PHASE_BACKWARD);
 	for (size_t i = 0; i < l->count; i++)
@@ -442,11 +449,11 @@ struct duplicates duplicates_live(const struct lifetimes *l, const struct spans 
 		find_second_model(&d, held, count);
 	d.unstepped = unstepped(l, t);
 	d.twin = twin_of(held, count);
-	find_deep_copies(&d, held, count, t);
+	has_deep_copy = find_deep_copies(&d, held, count, t);
 	find_data(&d, &n, spans, t, held, count, now);
 	find_gradient_copies(&d, &n, l, spans, t, request, at_ns);
 	d.request_is_own = is_own_request(&n, spans, t, request, now);
-	d.states = second_states(&n, d.twin > 0);
+	d.states = second_states(&n, has_deep_copy);
 	free(held);
 	trained_release(&n);
 	return d;

@@ -2,7 +2,6 @@
 #include "scene.h"
 
 #include "duplicates/duplicates.h"
-#include "duplicates/untied.h"
 
 static struct duplicates duplicates_with(const struct scene *s, uint32_t stack, bytes requested,
 					 uint64_t at_ns)
@@ -212,28 +211,48 @@ static void two_parts_that_are_alike_are_no_twins(void **state)
 	assert_int_equal(duplicates(&s, 30).twin, 0);
 }
 
-/* A policy of 22 MiB is trained beside a reference that is like it; Adam has two states of each
- * parameter of the policy. Of two optimizers there are four. */
-static void gradients_tell_which_of_two_models_has_states(void **state)
+/* Two models of 22 MiB, with two states of each parameter, and gradients of one of them. */
+static void two_models(struct scene *s, uint32_t second)
 {
 	static const bytes order[] = { 9, 1, 2, 1, 2, 1, 2, 4 };
+
+	make(s);
+	span(s, 0, PHASE_SETUP, 1);
+	s->info[SECOND].flags &= ~(uint32_t)STACK_MODULE;
+	s->info[SECOND].tags = TAGGED(COPY);
+	for (uint64_t i = 0; i < 16; i++)
+		block(s, 1 + i, i < 8 ? BATCH : second, order[i % 8] * MIB, CATEGORY_PARAMETERS);
+	span(s, 20, PHASE_FORWARD, 2);
+	for (uint64_t i = 0; i < 8; i++)
+		block(s, 21, MT_NO_STACK, order[i] * MIB, CATEGORY_GRADIENTS);
+	for (uint64_t i = 0; i < 16; i++)
+		block(s, 22, OPTIMIZER, order[i % 8] * MIB, CATEGORY_OPTIMIZER_STATES);
+	assert_int_equal(duplicates(s, 30).twin, 22 * MIB);
+	assert_int_equal(duplicates(s, 30).states, 0);
+	for (uint64_t i = 0; i < 16; i++)
+		block(s, 23, OPTIMIZER, order[i % 8] * MIB, CATEGORY_OPTIMIZER_STATES);
+}
+
+/* A policy is trained beside a deep copy of it, its reference: two optimizers have four states of
+ * each parameter. */
+static void gradients_tell_which_of_two_models_has_states(void **state)
+{
 	struct scene s;
 
 	(void)state;
-	make(&s);
-	span(&s, 0, PHASE_SETUP, 1);
-	for (uint64_t i = 0; i < 16; i++)
-		block(&s, 1 + i, BATCH, order[i % 8] * MIB, CATEGORY_PARAMETERS);
-	span(&s, 20, PHASE_FORWARD, 2);
-	for (uint64_t i = 0; i < 8; i++)
-		block(&s, 21, MT_NO_STACK, order[i] * MIB, CATEGORY_GRADIENTS);
-	for (uint64_t i = 0; i < 16; i++)
-		block(&s, 22, OPTIMIZER, order[i % 8] * MIB, CATEGORY_OPTIMIZER_STATES);
-	assert_int_equal(duplicates(&s, 30).twin, 22 * MIB);
-	assert_int_equal(duplicates(&s, 30).states, 0);
-	for (uint64_t i = 0; i < 16; i++)
-		block(&s, 23, OPTIMIZER, order[i % 8] * MIB, CATEGORY_OPTIMIZER_STATES);
+	two_models(&s, SECOND);
 	assert_int_equal(duplicates(&s, 30).states, 44 * MIB);
+}
+
+/* Each of two models that teach each other has an optimizer; the gradients of the first one are
+ * gone when it is called. */
+static void two_models_may_have_an_optimizer_each(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	two_models(&s, BATCH);
+	assert_int_equal(duplicates(&s, 30).states, 0);
 }
 
 /* Two parameters lie in one block, as those of nn.LSTM, and so do their gradients; the states of
@@ -277,6 +296,24 @@ static void a_copy_of_a_part_is_found(void **state)
 	assert_int_equal(duplicates(&s, 30).copies, 0);
 }
 
+/* A model of 30 MiB, and a deep copy of its head of 10 MiB: no second model. */
+static void a_deep_copy_of_a_part_is_no_reference(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	make(&s);
+	span(&s, 0, PHASE_SETUP, 1);
+	s.info[SECOND].flags &= ~(uint32_t)STACK_MODULE;
+	s.info[SECOND].tags = TAGGED(COPY);
+	block(&s, 1, BATCH, 20 * MIB, CATEGORY_PARAMETERS);
+	block(&s, 2, BATCH, 10 * MIB, CATEGORY_PARAMETERS);
+	block(&s, 3, SECOND, 10 * MIB, CATEGORY_PARAMETERS);
+	assert_int_equal(duplicates(&s, 30).twin, 0);
+	block(&s, 4, SECOND, 20 * MIB, CATEGORY_PARAMETERS);
+	assert_int_equal(duplicates(&s, 30).twin, 30 * MIB);
+}
+
 /* One deep copy of a model may be a reference; three are no references. */
 static void deep_copies_are_found(void **state)
 {
@@ -311,107 +348,6 @@ static void a_parameter_that_only_its_gradient_shows_is_one(void **state)
 		block(&s, 14, MT_NO_STACK, 3 * MIB, CATEGORY_GRADIENTS);
 	}
 	assert_int_equal(duplicates(&s, 30).states, 0);
-}
-
-static struct untied untied(const struct scene *s, bytes requested)
-{
-	struct failed_request request = { OPTIMIZER, requested };
-
-	return untied_live(&s->live, &s->all, &s->tables, &request);
-}
-
-/* Parameters of 1, 2 and 64 MiB, which a module has, and a copy of the last one, which copy.py
- * made. */
-static void tied_by_copy(struct scene *s)
-{
-	make(s);
-	span(s, 0, PHASE_SETUP, 1);
-	s->info[SECOND].flags = STACK_FRAMES | HINT_PARAMETERS << STACK_HINT_SHIFT;
-	for (uint64_t i = 0; i < 3; i++)
-		block(s, 1 + i, SECOND, (i < 2 ? (bytes)i + 1 : 64) * MIB, CATEGORY_PARAMETERS);
-	s->info[BATCH].tags = TAGGED(COPY);
-	block(s, 5, BATCH, 64 * MIB, CATEGORY_PARAMETERS);
-	span(s, 10, PHASE_FORWARD, 1);
-	s->spans[1].activity = ACTIVITY_MODEL;
-}
-
-static void a_copy_of_the_largest_parameter_is_untied(void **state)
-{
-	struct scene s;
-
-	(void)state;
-	tied_by_copy(&s);
-	assert_int_equal(untied(&s, 0).bytes, 64 * MIB);
-	assert_int_equal(untied(&s, 0).count, 1);
-	/* Nobody trains it: it is no parameter. */
-	block(&s, 20, MT_NO_STACK, 64 * MIB, CATEGORY_GRADIENTS);
-	assert_int_equal(untied(&s, 0).bytes, 0);
-	/* Two weights, two gradients, three states, and the fourth is asked for: eight, half of
-	 * them. */
-	block(&s, 21, MT_NO_STACK, 64 * MIB, CATEGORY_GRADIENTS);
-	for (uint64_t i = 0; i < 3; i++)
-		block(&s, 22 + i, OPTIMIZER, 64 * MIB, CATEGORY_OPTIMIZER_STATES);
-	assert_int_equal(untied(&s, 64 * MIB).bytes, 4 * 64 * MIB);
-}
-
-/* Copies of other parameters too: a second model. And what is made behind the first call is data.
- */
-static void a_copy_of_more_is_no_untied_weight(void **state)
-{
-	struct scene s;
-
-	(void)state;
-	tied_by_copy(&s);
-	block(&s, 6, BATCH, 2 * MIB, CATEGORY_INPUTS);
-	assert_int_equal(untied(&s, 0).bytes, 0);
-	tied_by_copy(&s);
-	s.list[3].alloc.time_ns = 12;
-	assert_int_equal(untied(&s, 0).bytes, 0);
-	tied_by_copy(&s);
-	assert_int_equal(untied(&s, 0).bytes, 64 * MIB);
-	s.info[BATCH].flags |= STACK_INIT;
-	assert_int_equal(untied(&s, 0).bytes, 0);
-}
-
-/* A copy of the embedding is frozen: both of Adam's states of 64 MiB are the embedding's. */
-static void a_frozen_copy_is_no_untied_weight(void **state)
-{
-	static const bytes of_adam[] = { 1, 1, 2, 2, 64, 64, 64, 64 };
-	struct scene s;
-
-	(void)state;
-	tied_by_copy(&s);
-	for (uint64_t i = 0; i < 6; i++)
-		block(&s, 20 + i, OPTIMIZER, of_adam[i] * MIB, CATEGORY_OPTIMIZER_STATES);
-	assert_int_equal(untied(&s, 0).bytes, 0);
-	/* Four of them are of two parameters: six blocks, half of them of the copy. */
-	for (uint64_t i = 6; i < 8; i++)
-		block(&s, 20 + i, OPTIMIZER, of_adam[i] * MIB, CATEGORY_OPTIMIZER_STATES);
-	assert_int_equal(untied(&s, 0).bytes, 3 * 64 * MIB);
-	/* States of one size alone: two of one parameter, or one of each. */
-	tied_by_copy(&s);
-	for (uint64_t i = 0; i < 2; i++)
-		block(&s, 20 + i, OPTIMIZER, 64 * MIB, CATEGORY_OPTIMIZER_STATES);
-	assert_int_equal(untied(&s, 0).bytes, 0);
-}
-
-/* x = torch.randn(4096, 4096) beside a Linear of that size, before anything is trained. A gradient
- * of its own shows that it is a weight. */
-static void data_of_a_parameters_size_is_no_weight(void **state)
-{
-	static const enum category of_data[] = { CATEGORY_INPUTS, CATEGORY_OTHER };
-	struct scene s;
-
-	(void)state;
-	for (uint64_t i = 0; i < 2; i++) {
-		tied_by_copy(&s);
-		s.info[BATCH].tags = 0;
-		s.list[3].category = (uint8_t)of_data[i];
-		assert_int_equal(untied(&s, 0).bytes, 0);
-		for (uint64_t k = 0; k < 2; k++)
-			block(&s, 20 + k, MT_NO_STACK, 64 * MIB, CATEGORY_GRADIENTS);
-		assert_int_equal(untied(&s, 0).bytes, 2 * 64 * MIB);
-	}
 }
 
 /* A line keeps four tensors of 30 MiB behind the optimizer of each of four steps: they add up, and
@@ -467,14 +403,12 @@ int main(void)
 		cmocka_unit_test(two_models_of_the_same_sizes_are_twins),
 		cmocka_unit_test(two_parts_that_are_alike_are_no_twins),
 		cmocka_unit_test(gradients_tell_which_of_two_models_has_states),
+		cmocka_unit_test(two_models_may_have_an_optimizer_each),
 		cmocka_unit_test(states_tell_the_sizes_of_gradients),
 		cmocka_unit_test(a_copy_of_a_part_is_found),
+		cmocka_unit_test(a_deep_copy_of_a_part_is_no_reference),
 		cmocka_unit_test(deep_copies_are_found),
 		cmocka_unit_test(a_parameter_that_only_its_gradient_shows_is_one),
-		cmocka_unit_test(a_copy_of_the_largest_parameter_is_untied),
-		cmocka_unit_test(a_copy_of_more_is_no_untied_weight),
-		cmocka_unit_test(a_frozen_copy_is_no_untied_weight),
-		cmocka_unit_test(data_of_a_parameters_size_is_no_weight),
 		cmocka_unit_test(what_every_step_keeps_is_no_data),
 		cmocka_unit_test(a_queue_that_outlives_its_step_is_data),
 	};
