@@ -118,8 +118,20 @@ static void the_first_step_shows_what_has_no_state(void **state)
 	m.unstepped = 280 * MIB;
 	assert_cause(&m, "ACT_PEAK");
 	m.optimizer_states = 40 * MIB;
+	m.run_born = 500 * MIB;
+	m.run_live = 50 * MIB;
+	m.run_evaluates = 1;
 	assert_int_equal(assert_cause(&m, "GRADIENTS_UNUSED"), 280 * MIB);
-	/* A second model of a GAN, in its backward pass, whose optimizer comes after it. */
+	/* The first layer, whose output is there. */
+	m.run_live = m.run_born = 40 * MIB;
+	assert_cause(&m, "ACT_PEAK");
+	/* The generator of a GAN has stepped first; the discriminator, which has gradients from
+	 * that, is called for its own step. */
+	m.run_live = 400 * MIB;
+	m.run_born = 500 * MIB;
+	m.run_evaluates = 0;
+	assert_cause(&m, "ACT_PEAK");
+	/* It is in its backward pass. */
 	m.in_forward = 0;
 	m.in_backward = 1;
 	assert_cause(&m, "ACT_PEAK");
@@ -176,9 +188,10 @@ static void data_on_the_gpu_are_told_beside_buckets(void **state)
 	assert_cause(&m, "ACT_PEAK");
 }
 
-/* A base of 8 bits, and a checkpoint of its weights, their average and two states of each in fp32:
- * sixteen times as much. A model that lies in the checkpoint's own tensors has nothing beside it.
- */
+/* A base of 8 bits under adapters, and a checkpoint of its weights, their average and two states of
+ * each in fp32: sixteen times as much. A model that lies in the checkpoint's own tensors has
+ * nothing beside it. Nothing of 8 bits is trained without adapters: then it is a data set that was
+ * read. */
 static void a_checkpoint_may_be_much_larger_than_the_model(void **state)
 {
 	struct metrics m = failure();
@@ -187,10 +200,16 @@ static void a_checkpoint_may_be_much_larger_than_the_model(void **state)
 	m.loaded = 1600 * MIB;
 	m.parameters = 100 * MIB;
 	m.activations = 0;
+	m.tags = TAGGED(ADAPTER);
 	assert_cause(&m, "RESUME_DUPLICATE_STATE");
 	m.parameters = 90 * MIB;
 	m.activations = GIB;
 	assert_cause(&m, "ACT_PEAK");
+	m.parameters = 190 * MIB;
+	m.tags = 0;
+	assert_cause(&m, "ACT_PEAK");
+	m.parameters = 210 * MIB;
+	assert_cause(&m, "RESUME_DUPLICATE_STATE");
 }
 
 /* Behind the training steps, another place calls the model again and again, and keeps graphs: no
