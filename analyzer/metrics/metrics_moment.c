@@ -176,7 +176,8 @@ static void add_origin(struct moment_pass *s, const struct mt_record *r, uint64_
 	}
 }
 
-/* The states of an optimizer too many have a metric of their own. */
+/* An optimizer's states stay as long as it does. Those that a later step makes are of parameters
+ * that are trained since then, or of a second optimizer, which has a metric of its own. */
 static void add_surviving(struct moment_pass *s, const struct mt_record *r)
 {
 	struct block_tag tag = tag_of(r);

@@ -171,6 +171,45 @@ static void what_the_jobs_own_code_leaves_are_no_states(void **state)
 	assert_true(m->leak_bytes >= 240 * MIB);
 }
 
+/* A layer of 10, 20 and 30 MiB is trained from each of three steps on, and has Adam's two states
+ * from then on: they stay, and are no leak. */
+static const struct metrics *unfrozen(struct fixture *f, uint32_t stack)
+{
+	uint64_t gradients[3];
+
+	for (int k = 1; k <= 3; k++)
+		make(f, f->setup, k * 10 * MIB);
+	for (int step = 1; step <= 3; step++) {
+		uint64_t x = make(f, f->model, 40 * MIB);
+
+		for (int k = 1; k <= step; k++)
+			gradients[k - 1] = make_in_backward(f, NONE, k * 10 * MIB);
+		drop_in_backward(f, x, 40 * MIB);
+		for (int k = 0; k < 2; k++)
+			make(f, stack, step * 10 * MIB);
+		for (int k = 1; k <= step; k++)
+			drop(f, f->zero_grad, gradients[k - 1], k * 10 * MIB);
+	}
+	f->w.header.exit_status = 1;
+	fixture_event(f, MT_TENSOR_OOM, MIB, 40 * MIB, f->model);
+	return fixture_report(f)->metrics;
+}
+
+static void states_of_layers_that_are_unfrozen_are_no_leak(void **state)
+{
+	const struct metrics *m = unfrozen(*state, ((struct fixture *)*state)->optimizer);
+
+	assert_int_equal(m->optimizer_states, 120 * MIB);
+	assert_int_equal(m->second_states, 0);
+	assert_int_equal(m->leak_bytes, 0);
+}
+
+/* Of the first two steps: 20 and 40 MiB. */
+static void what_each_step_adds_in_own_code_is_a_leak(void **state)
+{
+	assert_int_equal(unfrozen(*state, ((struct fixture *)*state)->input)->leak_bytes, 60 * MIB);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -180,6 +219,8 @@ int main(void)
 		CASE(generated_data_are_no_cache),
 		CASE(the_states_of_optimizers_are_no_tensors_that_steps_leave),
 		CASE(what_the_jobs_own_code_leaves_are_no_states),
+		CASE(states_of_layers_that_are_unfrozen_are_no_leak),
+		CASE(what_each_step_adds_in_own_code_is_a_leak),
 		CASE(one_rise_of_a_library_is_no_growth),
 		CASE(a_library_that_gives_back_does_not_grow),
 		CASE(the_peak_of_a_phase_may_be_its_begin),
