@@ -334,6 +334,10 @@ static struct set sets_of_line(const struct trained *n, const struct spans *span
 		if (many.bytes > largest.bytes)
 			largest = many;
 	}
+	/* One block that has the size of all parameters is an average of them, and one of all
+	 * gradients a copy. */
+	if (largest.blocks == 1 && trained_is_all(n, largest.bytes))
+		return (struct set){ 0 };
 	/* What a line makes in every step adds up, and is no set. */
 	return largest.bytes >= all.bytes / 5 * 4 ? largest : (struct set){ 0 };
 }

@@ -34,8 +34,6 @@ static uint64_t states_each(const struct trained *n)
 void trained_count(struct trained *n, const struct lifetimes *l, const struct tables *t,
 		   int is_backward)
 {
-	bytes gradients = 0, parameters = 0;
-
 	for (size_t i = 0; i < l->count; i++) {
 		const struct lifetime *x = &l->list[i];
 		bytes size = x->alloc.bytes;
@@ -47,17 +45,17 @@ void trained_count(struct trained *n, const struct lifetimes *l, const struct ta
 			size_counts_add(&n->states, size);
 		if (x->category == CATEGORY_GRADIENTS) {
 			size_counts_add(&n->gradients, size);
-			gradients = bytes_add(gradients, size);
+			n->gradient_bytes = bytes_add(n->gradient_bytes, size);
 		}
 		if (x->category == CATEGORY_PARAMETERS) {
 			size_counts_add(&n->parameters, size);
-			parameters = bytes_add(parameters, size);
+			n->parameter_bytes = bytes_add(n->parameter_bytes, size);
 		}
 	}
 	size_counts_sort(&n->parameters);
 	size_counts_sort(&n->states);
 	size_counts_sort(&n->gradients);
-	n->by_gradients = !is_backward && gradients > parameters / 5 * 2;
+	n->by_gradients = !is_backward && n->gradient_bytes > n->parameter_bytes / 5 * 2;
 	n->states_each = n->states.count ? states_each(n) : 0;
 }
 
@@ -72,6 +70,16 @@ uint64_t trained_at_most(const struct trained *n, bytes size)
 int trained_has(const struct trained *n, bytes size)
 {
 	return size_counts_find(&n->parameters, size) || trained_of(n, size);
+}
+
+static int is_about(bytes size, bytes all)
+{
+	return size >= all / 100 * 99 && size <= all / 100 * 101;
+}
+
+int trained_is_all(const struct trained *n, bytes size)
+{
+	return is_about(size, n->gradient_bytes) || is_about(size, n->parameter_bytes);
 }
 
 void trained_release(struct trained *n)

@@ -14,6 +14,7 @@
 /* The counts by size. */
 struct trained {
 	struct size_counts parameters, states, gradients;
+	bytes parameter_bytes, gradient_bytes;
 	int by_gradients; /* the gradients are all there: they tell what is trained */
 	uint64_t states_each;
 };
@@ -30,5 +31,7 @@ uint64_t trained_of(const struct trained *n, bytes size);
 uint64_t trained_at_most(const struct trained *n, bytes size);
 /* Does a parameter have this size? */
 int trained_has(const struct trained *n, bytes size);
+/* Have all gradients together this size, or all parameters, but for what is too small to count? */
+int trained_is_all(const struct trained *n, bytes size);
 
 #endif

@@ -104,6 +104,25 @@ static void data_that_is_made_at_once_is_a_set(void **state)
 	assert_int_equal(d.copies, 0);
 }
 
+/* An average of all parameters of 1, 2, 3 and 5 MiB in one block of 11 MiB is no data; nor is a
+ * copy of all gradients of 2 and 5 MiB. */
+static void one_block_for_all_parameters_is_no_data(void **state)
+{
+	static const bytes sizes[] = { 11 * MIB, 9 * MIB, 7 * MIB };
+	struct scene s;
+
+	(void)state;
+	for (uint64_t i = 0; i < 3; i++) {
+		training(&s);
+		block(&s, 4, BATCH, 5 * MIB, CATEGORY_PARAMETERS);
+		block(&s, 5, BATCH, sizes[i], CATEGORY_OTHER);
+		assert_int_equal(duplicates(&s, 30).data, i ? sizes[i] : 0);
+	}
+	block(&s, 21, MT_NO_STACK, 2 * MIB, CATEGORY_GRADIENTS);
+	block(&s, 21, MT_NO_STACK, 5 * MIB, CATEGORY_GRADIENTS);
+	assert_int_equal(duplicates(&s, 30).data, 0);
+}
+
 static void activity(struct scene *s, uint64_t start_ns, enum phase phase, enum activity a)
 {
 	span(s, start_ns, phase, 1);
@@ -397,6 +416,7 @@ int main(void)
 		cmocka_unit_test(a_second_optimizer_is_found),
 		cmocka_unit_test(a_gradient_without_states_is_not_stepped),
 		cmocka_unit_test(data_that_is_made_at_once_is_a_set),
+		cmocka_unit_test(one_block_for_all_parameters_is_no_data),
 		cmocka_unit_test(copies_of_gradients_are_found),
 		cmocka_unit_test(copies_of_gradients_need_no_optimizers_blocks),
 		cmocka_unit_test(data_that_is_asked_for_is_no_copy),
