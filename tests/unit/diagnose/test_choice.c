@@ -10,6 +10,11 @@ static void a_new_call_is_not_the_references(void **state)
 	(void)state;
 	m.twin = 100 * MIB;
 	m.again = 800 * MIB;
+	/* Both calls are of the model that is trained, from two lines: a reference that had a graph
+	 * in the first step would have gradients of that, which no optimizer drops. */
+	m.gradients = 40 * MIB;
+	assert_cause(&m, "ACT_PEAK");
+	m.gradients = 60 * MIB;
 	assert_cause(&m, "REFERENCE_GRAPH");
 	m.again_was_new = 1;
 	assert_cause(&m, "GRAPH_UNUSED");
@@ -18,6 +23,7 @@ static void a_new_call_is_not_the_references(void **state)
 	assert_cause(&m, "FORWARD_REPEATED");
 	/* In the first step each line is new. */
 	m.step = m.steps = 1;
+	m.gradients = 0;
 	assert_cause(&m, "REFERENCE_GRAPH");
 	/* The later call is under no_grad(): the earlier one is the model that is trained. */
 	m.again_freed = 1;

@@ -251,6 +251,7 @@ static void two_towers_may_both_be_trained(void **state)
 	assert_cause(&m, "REFERENCE_GRAPH");
 	confidence = confidence_of_cause(&m);
 	m.gradients = 0;
+	m.step = m.steps = 1;
 	assert_cause(&m, "REFERENCE_GRAPH");
 	assert_int_equal(confidence_of_cause(&m), confidence - 1);
 	m.gradients = 200 * MIB;
