@@ -101,7 +101,7 @@ static void what_steps_have_left_is_not_the_evaluations(void **state)
 	m.size_growth = 900 * MIB;
 	assert_cause(&m, "EVAL_BATCH_LARGE");
 	m.left = 100 * MIB;
-	assert_cause(&m, "EVAL_BATCH_LARGE");
+	assert_int_equal(assert_cause(&m, "EVAL_BATCH_LARGE"), 800 * MIB);
 	m.left = 600 * MIB;
 	assert_cause(&m, "EARLIER_STEP_KEPT");
 }
