@@ -1,9 +1,9 @@
 """What memtrace said of drawn jobs, as the tables of docs/population.md and the confidence of each rule.
 
-table.py RESULTS... [--again DIRECTORY] [--first FILE...] [--write] [--development]
+table.py RESULTS... [--again DIRECTORY] [--write] [--development]
 
 RESULTS: files of draw.py --results. --again: asks memtrace anew, of the traces that draw.py --keep left. --write: writes docs/population.md and
-analyzer/diagnose/confidence.def. --first: results of draws that the rules had not met, as they were judged then. --development: only the draws that the rules may be developed with, each wrong one in a line.
+analyzer/diagnose/confidence.def. --development: only the draws that the rules may be developed with, each wrong one in a line.
 """
 import argparse
 import collections
@@ -17,7 +17,7 @@ sys.path[:0] = [HERE, os.path.join(HERE, "..")]
 import core  # noqa: E402
 from causes import GROWS, OTHER_REMEDY, OUTSIDE, REMEDIES  # noqa: E402
 from draw import MODULES, judged, report  # noqa: E402
-from held_out import FAMILIES, GROUPS, NEW  # noqa: E402
+from held_out import FAMILIES, GROUPS, NEW, NEW_FAMILIES  # noqa: E402
 
 COUNTED = "right", "wrong", "unnamed"
 LEVELS = "high", "medium", "low"
@@ -98,15 +98,13 @@ def markdown(head, rows):
     return lines + ["| " + " | ".join(map(str, row)) + " |" for row in rows] + [""]
 
 
-def summary(results, first):
-    """Rows for the draws as they are judged now, and for those that the rules had not met, as they were judged at first sight."""
-    unknown = [r for r in first if r["fault_group"] in NEW]
-    left_out = [r for r in first if r not in unknown and is_held_out(r)]
+def summary(results):
+    """Rows for all draws, and for those of jobs and faults that people wrote who had not read the rules."""
+    families = [r for r in results if r["family"] in NEW_FAMILIES]
+    faults = [r for r in results if r not in families and r["fault_group"] in NEW]
     rows = []
-    for name, part in (("all draws, with the rules as they are", results),
-                       ("at first sight: families and faults that were left out at first", left_out),
-                       ("at first sight: faults that were made after the rules", unknown),
-                       ("at first sight: others", [r for r in first if r not in unknown and r not in left_out])):
+    for name, part in (("all draws", results), ("families that were made after the rules", families), ("other families, with faults that were made after the rules", faults),
+                       ("the other draws", [r for r in results if r not in families and r not in faults])):
         near, told = savings(part)
         high = [r for r in part if r.get("confidence") == "high"]
         rows.append((name, len(part), share(sum(r["outcome"] == "right" for r in part), len(part)),
@@ -123,16 +121,16 @@ def calibration(results):
     return markdown(("confidence", "right"), rows)
 
 
-def page(results, first, dropped):
+def page(results, dropped):
     head = ("", "first finding right", "wrong with high confidence", "not named")
     lines = ["# Jobs with injected faults", "",
              "Made by `tests/population/draw.py` and `tests/population/table.py --write`: jobs of real PyTorch and its frameworks on the simulated device,",
              "with a fault drawn at random, on a card between the peaks without and with the fault. The fixed form of each job is known, so the cause and",
              "what its remedy saves are known too. %d draws count; of %d others %s." % (
                  len(results), sum(dropped.values()), ", ".join("%d: %s" % (n, why) for why, n in dropped.most_common())), ""]
-    lines += summary(results, first)
-    lines += ["Left out while the first rules were written: %s; faults: %s." % (", ".join(sorted(FAMILIES)), ", ".join(sorted(GROUPS))), "",
-              "The rules were mended after most draws, also of those kinds; a row of first sight counts answers about draws that the rules had not met.", ""]
+    lines += summary(results)
+    lines += ["Families that were made after the rules: %s; faults: those of `faults_%s.py`." % (
+        ", ".join(sorted(NEW_FAMILIES)), ".py`, `faults_".join(sorted(NEW))), ""]
     lines += ["## Confidence", ""] + calibration(results)
     lines += ["## Families of jobs", ""] + markdown(("family", *head[1:]), by(results, "family"))
     lines += ["## Faults", ""] + markdown(("fault", *head[1:]), by(results, "fault"))
@@ -169,7 +167,6 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("results", nargs="+")
     parser.add_argument("--again")
-    parser.add_argument("--first", nargs="*", default=[])
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--development", action="store_true")
     options = parser.parse_args()
@@ -177,16 +174,15 @@ def main():
     results = load(options.results, options.again)
     dropped = collections.Counter(r["outcome"] for r in results if r["outcome"] not in COUNTED)
     results = [r for r in results if r["outcome"] in COUNTED]
-    first = [r for r in load(options.first, None) if r["outcome"] in COUNTED]
     if options.development:
         results = [r for r in results if not is_held_out(r)]
         for r in results:
             if r["outcome"] != "right":
                 print("%04d %-22s %-24s %-22s %s" % (r["draw"], r["job"], r["fault"], r["cause"], (r.get("findings") or ["-"])[:4]))
     if options.write:
-        write("docs/population.md", page(results, first, dropped))
+        write("docs/population.md", page(results, dropped))
         write("analyzer/diagnose/confidence.def", table_of_confidence(results))
-    print("\n".join(summary(results, first) + calibration(results)))
+    print("\n".join(summary(results) + calibration(results)))
 
 
 if __name__ == "__main__":
