@@ -45,7 +45,7 @@ static int write_page(const struct options *o, const struct buf *page)
 }
 
 /* Makes the page of a report and writes it; `status` and `e` are of what was read before. */
-static int finish(const struct options *o, const struct report *report,
+static int finish(const struct options *o, struct report *report,
 		  const struct html_options *page_options, int status, struct err *e)
 {
 	struct buf page = { 0 };
@@ -184,7 +184,7 @@ static int make_comparison(char **sides, const struct options *o)
 	print_notes(&notes);
 	for (int s = 0; s < SIDES && !status; s++) {
 		ranks[s] = *d.diff.side[s].ranks[0];
-		options.jobs[s] = &d.diff.side[s].runs[0]->report;
+		options.jobs[s] = &d.sides[s].all[0]->report;
 	}
 	if (!status)
 		describe(&d.diff, o->redact, &text, &answer, &parts[0].json);

@@ -189,26 +189,47 @@ static json_t *redacted(json_t *j, const char *field, const struct redaction *hi
 	return j;
 }
 
-/* The report without command lines, which are wrapped and cut in a text, without the folders of its
- * traces and without the arguments that name them. The caller frees the ranks. */
-static struct report without_places(const struct report *from)
+/* What a report says of places: a rank's command line and trace, and the arguments that name them.
+ */
+struct places {
+	struct named_place {
+		char *command, *trace;
+	} * ranks;
+	const char *declared;
+	size_t argument_count;
+};
+
+/* Takes command lines, which are wrapped and cut in a text, the folders of traces and the arguments
+ * that name them out of the report, until show_places(). */
+static struct places hide_places(struct report *r)
 {
 	static char hidden[] = "(redacted)";
-	struct report r = *from;
+	struct places p = { xcalloc(r->count, sizeof(*p.ranks)), r->declared, r->argument_count };
 
-	r.ranks = xcalloc(r.count, sizeof(*r.ranks));
-	for (size_t i = 0; i < r.count; i++) {
-		r.ranks[i] = from->ranks[i];
-		if (r.ranks[i].command)
-			r.ranks[i].command = hidden;
-		if (r.ranks[i].trace)
-			r.ranks[i].trace = from->ranks[i].trace +
-					   (last_name(from->ranks[i].trace) - from->ranks[i].trace);
+	for (size_t i = 0; i < r->count; i++) {
+		struct rank *x = &r->ranks[i];
+
+		p.ranks[i] = (struct named_place){ x->command, x->trace };
+		if (x->command)
+			x->command = hidden;
+		if (x->trace)
+			x->trace += last_name(x->trace) - x->trace;
 	}
-	if (r.declared)
-		r.declared = report_worst(&r)->trace;
-	r.argument_count = 0;
-	return r;
+	if (r->declared)
+		r->declared = report_worst(r)->trace;
+	r->argument_count = 0;
+	return p;
+}
+
+static void show_places(struct report *r, struct places *p)
+{
+	for (size_t i = 0; i < r->count; i++) {
+		r->ranks[i].command = p->ranks[i].command;
+		r->ranks[i].trace = p->ranks[i].trace;
+	}
+	r->declared = p->declared;
+	r->argument_count = p->argument_count;
+	free(p->ranks);
 }
 
 static void learn_text(struct html *p, const char *text)
@@ -225,15 +246,15 @@ static int learn_part(void *page, const char *text, size_t length)
 	return 0;
 }
 
-/* Finds the names of users in what the page says, and this user's. `shown`: the report without the
- * command lines and folders, which have names too. */
-static void learn_names(struct html *p, const struct report *shown)
+/* Finds the names of users in what the report says, also in its command lines and folders, and this
+ * user's. */
+static void learn_names(struct html *p)
 {
-	report_json_each(shown, learn_part, NULL, p);
 	for (size_t i = 0; i < p->report->count; i++) {
 		learn_text(p, p->report->ranks[i].command);
 		learn_text(p, p->report->ranks[i].trace);
 	}
+	report_json_each(p->report, learn_part, NULL, p);
 	for (const struct html_part *x = p->options->parts; x && x->name; x++)
 		redaction_learn(&p->redaction, x->json.text, x->json.length);
 	redaction_add_user(&p->redaction, getenv("USER"));
@@ -297,36 +318,38 @@ static json_t *write_parts(struct html *p)
 static const struct style page_style = { .width = PAGE_COLUMNS, .unicode = 1, .top = 10 };
 
 /* The report, or the comparison and both reports. */
-static void write_verdict(const struct html *p, const struct report *shown, struct buf *verdict)
+static void write_verdict(const struct html *p, struct buf *verdict)
 {
 	const struct html_options *o = p->options;
 
 	if (!o->comparison)
-		report_text(shown, &page_style, verdict);
+		report_text(p->report, &page_style, verdict);
 	else
 		buf_puts(verdict, o->comparison);
 	for (int i = 0; i < 2 && o->comparison; i++) {
-		struct report job = p->hide ? without_places(o->jobs[i]) : *o->jobs[i];
+		struct places places = { 0 };
 
-		buf_addf(verdict, "\n%c\n", 'A' + i);
-		report_text(&job, &page_style, verdict);
 		if (p->hide)
-			free(job.ranks);
+			places = hide_places(o->jobs[i]);
+		buf_addf(verdict, "\n%c\n", 'A' + i);
+		report_text(o->jobs[i], &page_style, verdict);
+		if (p->hide)
+			show_places(o->jobs[i], &places);
 	}
 	redact(p->hide, verdict);
 }
 
 /* What the page says first: the headline of a report, and the answer. A comparison has its headline
  * from its items. */
-static void add_answer(const struct html *p, const struct report *shown, json_t *index)
+static void add_answer(const struct html *p, json_t *index)
 {
 	struct buf headline = { 0 }, answer = { 0 };
 
-	report_headline(shown, &page_style, &headline);
+	report_headline(p->report, &page_style, &headline);
 	if (p->options->comparison)
 		buf_puts(&answer, p->options->answer);
 	else
-		report_answer(shown, &page_style, &answer);
+		report_answer(p->report, &page_style, &answer);
 	redact(p->hide, &headline);
 	redact(p->hide, &answer);
 	set(index, "headline", text(headline.text ? headline.text : "memtrace"));
@@ -407,8 +430,7 @@ static void end_page(json_t *index, struct buf *out)
 	free(text);
 }
 
-int html_page(const struct report *report, const struct html_options *o, struct buf *out,
-	      struct err *e)
+int html_page(struct report *report, const struct html_options *o, struct buf *out, struct err *e)
 {
 	struct html p = { .report = report,
 			  .options = o,
@@ -417,7 +439,7 @@ int html_page(const struct report *report, const struct html_options *o, struct 
 			  .least = lowest_peak(report),
 			  .streams = json_array() };
 	struct buf verdict = { 0 };
-	struct report shown = *report;
+	struct places places = { 0 };
 	json_t *index = names_json();
 	size_t room = 0;
 	int status = read_list(&p, &room, e);
@@ -425,18 +447,19 @@ int html_page(const struct report *report, const struct html_options *o, struct 
 	if (o->redact) {
 		redaction_of(&p.redaction, report);
 		p.hide = &p.redaction;
-		shown = without_places(report);
+		learn_names(&p);
+		places = hide_places(report);
 	}
-	if (o->redact)
-		learn_names(&p, &shown);
-	write_verdict(&p, &shown, &verdict);
+	write_verdict(&p, &verdict);
 	begin_page(&verdict, out);
-	add_answer(&p, &shown, index);
+	add_answer(&p, index);
 	set(index, "version", json_string(MEMTRACE_VERSION));
 	set(index, "of_records", json_boolean(o->is_of_records));
 	set(index, "compares", json_boolean(o->comparison));
 	set(index, "shown", json_integer(o->comparison ? 1 : p.worst - report->ranks));
-	set(index, "report", write_report(&p, &shown));
+	set(index, "report", write_report(&p, report));
+	if (o->redact)
+		show_places(report, &places);
 	set(index, "parts", write_parts(&p));
 	for (size_t i = 0; i < report->count && !status; i++) {
 		if (is_whole(&p, &report->ranks[i]))
@@ -450,7 +473,5 @@ int html_page(const struct report *report, const struct html_options *o, struct 
 	buf_release(&verdict);
 	redaction_release(&p.redaction);
 	free(p.ranges);
-	if (o->redact)
-		free(shown.ranks);
 	return status;
 }

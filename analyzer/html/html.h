@@ -22,15 +22,15 @@ struct html_options {
 	const struct html_part *parts; /* the first without a name ends them; NULL: none */
 	/* The two jobs of a comparison, and what it says: the two ranks of the page's report are of
 	 * one each. Else NULL. */
-	const struct report *jobs[2];
+	struct report *jobs[2];
 	const char *comparison, *answer;              /* `answer`: what it says first */
 	void (*progress)(void *context, double part); /* NULL: none */
 };
 
 /* Are the libraries that a page needs in this program? If not, `e` says what to do. */
 int html_is_possible(struct err *e);
-/* Reads the traces of the report again. `report` is diagnosed. */
-int html_page(const struct report *report, const struct html_options *o, struct buf *out,
-	      struct err *e);
+/* Reads the traces of the report again. `report` is diagnosed; it is as before when this returns.
+ */
+int html_page(struct report *report, const struct html_options *o, struct buf *out, struct err *e);
 
 #endif
