@@ -80,11 +80,11 @@ class Trace:
         """The path of the calling module, or None"""
         return self.modules.get(self.stacks.get(stack, (0,))[0])
 
-    def records(self):
-        """(time, address, bytes, stack, thread, kind, device) in order; only complete segments without a gap before them"""
+    def records(self, gaps=False):
+        """(time, address, bytes, stack, thread, kind, device) in order; `gaps`: also of a trace whose earlier segments were used again"""
         expected = 0
         for offset, capacity, used, first, *_ in self.segments:
-            assert first == expected, "a gap: use keyframes"
+            assert gaps or first == expected, "a gap: use keyframes"
             n = min(used, capacity)
             for r in RECORD.iter_unpack(self.data[offset:offset + 32 * n]):
                 if r[5]:
