@@ -40,14 +40,14 @@ static uint32_t frames_of_caller(const struct tables *t, const struct stack *s)
 	return 0;
 }
 
-/* Is stack `a` within the same call of the function at the `frames`th frame of `b`, counted from
- * the outermost? */
-static int in_same_call(const struct tables *t, uint32_t a, const struct stack *b, uint32_t frames)
+/* Is stack `a` within the same call of the function that calls softmax on stack `softmax`? */
+static int in_same_call(const struct tables *t, uint32_t a, uint32_t softmax)
 {
-	const struct stack *s = tables_stack(t, a);
+	const struct stack *s = tables_stack(t, a), *b = tables_stack(t, softmax);
+	uint32_t frames = frames_of_caller(t, b);
 	const struct mt_frame *one, *other;
 
-	if (s->frame_count < frames)
+	if (!frames || s->frame_count < frames)
 		return 0;
 	for (uint32_t i = 1; i < frames; i++)
 		if (s->frames[s->frame_count - i] != b->frames[b->frame_count - i])
@@ -57,31 +57,40 @@ static int in_same_call(const struct tables *t, uint32_t a, const struct stack *
 	return one->file == other->file && one->function == other->function;
 }
 
-/* Visits the stacks in the same call: with `tag` 0, returns the largest block of a linear layer, or
- * 0 if no linear layer or only one softmax is live; else tags those of linear layers and of scores.
- */
-static bytes visit_call(struct metrics_pass *p, const struct failure *f,
-			const struct snapshot *live, const struct site *softmax, uint64_t tag)
+/* Are two or more softmaxes of this size live in the call, each more than twice as large as what
+ * its linear layers make, of which there is one? */
+static int is_attention(const struct metrics_pass *p, const struct failure *f,
+			const struct snapshot *live, const struct site *softmax)
 {
-	const struct stack *s = tables_stack(p->tables, softmax->stack);
-	uint32_t frames = frames_of_caller(p->tables, s);
-	uint64_t softmax_blocks = 0;
+	uint64_t blocks = 0;
 	bytes linear = 0;
 
-	for (size_t i = 0; frames && i < site_count(f, live); i++) {
+	for (size_t i = 0; i < site_count(f, live); i++) {
 		struct site site = site_at(f, live, i);
 		uint64_t tags = tags_of(p, site.stack);
 
-		if (!tags || !in_same_call(p->tables, site.stack, s, frames))
+		if (!tags || !in_same_call(p->tables, site.stack, softmax->stack))
 			continue;
-		if (tags & TAGGED(LINEAR) && site.size > linear)
-			linear = site.size;
+		if (tags & TAGGED(LINEAR))
+			linear = larger_of(linear, site.size);
 		if (tags & TAGGED(PROBABILITIES) && is_kin(site.size, softmax->size))
-			softmax_blocks += site.blocks;
-		if (tags & TAGGED(LINEAR) || is_kin(site.size, softmax->size))
-			p->tags[site.stack] |= tag;
+			blocks += site.blocks;
 	}
-	return softmax_blocks >= 2 ? linear : 0;
+	return blocks >= 2 && linear && softmax->size / 2 > linear;
+}
+
+/* Tags the stacks of the call's linear layers and of its scores. */
+static void tag_call(struct metrics_pass *p, const struct failure *f, const struct snapshot *live,
+		     const struct site *softmax)
+{
+	for (size_t i = 0; i < site_count(f, live); i++) {
+		struct site site = site_at(f, live, i);
+		uint64_t tags = tags_of(p, site.stack);
+
+		if (tags && (tags & TAGGED(LINEAR) || is_kin(site.size, softmax->size)) &&
+		    in_same_call(p->tables, site.stack, softmax->stack))
+			p->tags[site.stack] |= TAGGED(ATTENTION);
+	}
 }
 
 void metrics_tag_attention(struct metrics_pass *p, const struct failure *f,
@@ -92,14 +101,12 @@ void metrics_tag_attention(struct metrics_pass *p, const struct failure *f,
 	for (size_t i = 0; i < site_count(f, live) && visited < MAX_SOFTMAX; i++) {
 		struct site site = site_at(f, live, i);
 		uint64_t tags = tags_of(p, site.stack);
-		bytes linear;
 
 		if (!(tags & TAGGED(PROBABILITIES)) || !(tags & TAGGED(MODEL)) ||
 		    tags & (TAGGED(LOSS) | TAGGED(ATTENTION) | TAGGED(KV_CACHE)))
 			continue;
 		visited++;
-		linear = visit_call(p, f, live, &site, 0);
-		if (linear && site.size / 2 > linear)
-			visit_call(p, f, live, &site, TAGGED(ATTENTION));
+		if (is_attention(p, f, live, &site))
+			tag_call(p, f, live, &site);
 	}
 }

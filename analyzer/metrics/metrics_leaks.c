@@ -120,6 +120,16 @@ static void record_growing(struct device_pass *d, const struct surviving_block *
 	m->repeat_stack = l->stack;
 }
 
+/* How many blocks at the begin of the list are of one stack? */
+static size_t of_one_stack(const struct surviving_block *l, size_t count)
+{
+	size_t n = 1;
+
+	while (n < count && is_same_stack(l, &l[n]))
+		n++;
+	return n;
+}
+
 void metrics_find_leaks(const struct tables *t, struct device_pass *d, struct surviving_block *left,
 			size_t count)
 {
@@ -128,15 +138,13 @@ void metrics_find_leaks(const struct tables *t, struct device_pass *d, struct su
 	if (count)
 		qsort(left, count, sizeof(*left), by_stack);
 	for (size_t i = 0, n; i < count; i += n) {
-		for (n = 1; i + n < count && is_same_stack(&left[i], &left[i + n]); n++)
-			;
+		n = of_one_stack(&left[i], count - i);
 		record_leak(t, d, &left[i], n, &largest);
 		record_repeats(d, &left[i], n);
 		record_growing(d, &left[i], n);
 	}
 	for (size_t i = 0, n; i < count; i += n) {
-		for (n = 1; i + n < count && is_same_stack(&left[i], &left[i + n]); n++)
-			;
+		n = of_one_stack(&left[i], count - i);
 		d->m->run_repeat_stacks += repeats_too(d->m, &left[i], n);
 	}
 }

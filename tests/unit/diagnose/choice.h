@@ -37,18 +37,25 @@ static inline struct metrics failure(void)
 				 .activations = GIB };
 }
 
-/* Asserts the cause; returns what its first remedy saves. */
-static inline int64_t assert_cause(struct metrics *m, const char *rule)
+/* The diagnosis of one rank with these metrics. The caller releases it. */
+static inline struct diagnosis diagnosis_of(struct metrics *m)
 {
 	struct rank rank = { .end = END_OOM, .metrics = m };
 	struct report report = { .ranks = &rank, .count = 1 };
 	struct diagnosis d = { 0 };
-	int64_t saving;
 
 	diagnose(&d, &report);
 	assert_non_null(diagnosis_cause(&d, 0));
+	return d;
+}
+
+/* Asserts the cause; returns what its first remedy saves. */
+static inline int64_t assert_cause(struct metrics *m, const char *rule)
+{
+	struct diagnosis d = diagnosis_of(m);
+	int64_t saving = diagnosis_cause(&d, 0)->remedies[0].saving;
+
 	assert_string_equal(diagnosis_cause(&d, 0)->rule, rule);
-	saving = diagnosis_cause(&d, 0)->remedies[0].saving;
 	diagnosis_release(&d);
 	return saving;
 }
@@ -56,17 +63,12 @@ static inline int64_t assert_cause(struct metrics *m, const char *rule)
 /* 2 for a cause of high confidence, 1, 0 for one of low. */
 static inline int confidence_of_cause(struct metrics *m)
 {
-	struct rank rank = { .end = END_OOM, .metrics = m };
-	struct report report = { .ranks = &rank, .count = 1 };
-	struct diagnosis d = { 0 };
-	const char *said;
-	int c;
+	struct diagnosis d = diagnosis_of(m);
+	const char *said = diagnosis_cause(&d, 0)->confidence;
+	int confidence = !strcmp(said, "high") ? 2 : !strcmp(said, "medium");
 
-	diagnose(&d, &report);
-	said = diagnosis_cause(&d, 0)->confidence;
-	c = !strcmp(said, "high") ? 2 : !strcmp(said, "medium");
 	diagnosis_release(&d);
-	return c;
+	return confidence;
 }
 
 #endif

@@ -315,16 +315,22 @@ static void a_copy_of_a_part_is_found(void **state)
 	assert_int_equal(duplicates(&s, 30).copies, 0);
 }
 
+/* What the stack SECOND makes, copy.deepcopy() has made before the training. */
+static void make_with_copies(struct scene *s)
+{
+	make(s);
+	span(s, 0, PHASE_SETUP, 1);
+	s->info[SECOND].flags &= ~(uint32_t)STACK_MODULE;
+	s->info[SECOND].tags = TAGGED(COPY);
+}
+
 /* A model of 30 MiB, and a deep copy of its head of 10 MiB: no second model. */
 static void a_deep_copy_of_a_part_is_no_reference(void **state)
 {
 	struct scene s;
 
 	(void)state;
-	make(&s);
-	span(&s, 0, PHASE_SETUP, 1);
-	s.info[SECOND].flags &= ~(uint32_t)STACK_MODULE;
-	s.info[SECOND].tags = TAGGED(COPY);
+	make_with_copies(&s);
 	block(&s, 1, BATCH, 20 * MIB, CATEGORY_PARAMETERS);
 	block(&s, 2, BATCH, 10 * MIB, CATEGORY_PARAMETERS);
 	block(&s, 3, SECOND, 10 * MIB, CATEGORY_PARAMETERS);
@@ -339,10 +345,7 @@ static void deep_copies_are_found(void **state)
 	struct scene s;
 
 	(void)state;
-	make(&s);
-	span(&s, 0, PHASE_SETUP, 1);
-	s.info[SECOND].flags &= ~(uint32_t)STACK_MODULE;
-	s.info[SECOND].tags = TAGGED(COPY);
+	make_with_copies(&s);
 	block(&s, 1, BATCH, 10 * MIB, CATEGORY_PARAMETERS);
 	block(&s, 2, SECOND, 10 * MIB, CATEGORY_PARAMETERS);
 	assert_int_equal(duplicates(&s, 30).twin, 10 * MIB);
