@@ -22,8 +22,18 @@ def text(b):
     return b.split(b"\0")[0].decode()
 
 
+def has_header(path):
+    """The writer writes the header last of all in its first pass."""
+    with open(path, "rb") as f:
+        return f.read(8) == b"memtrace"
+
+
 def wait_for_writer(f):
-    """Waits for the writer of a job that has just ended; the file's lock shows when it is done."""
+    """Waits for the writer of a job that has just ended: first for the header, then for the end of the file's lock."""
+    for _ in range(600):
+        if has_header(f.name):
+            break
+        time.sleep(0.005)
     pid = struct.unpack_from("<I", os.pread(f.fileno(), 4, 60))[0]
     for _ in range(600):
         lock = fcntl.fcntl(f.fileno(), fcntl.F_GETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))

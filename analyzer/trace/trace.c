@@ -46,6 +46,11 @@ static int check_header(struct trace *t, struct err *e)
 	const char *path = t->path;
 	size_t got = source_read(&t->source, 0, h, sizeof(*h));
 
+	if (!got || !h->magic[0])
+		return err_set(
+			e,
+			"%s holds nothing yet: its writer has not come to write, or was stopped before it did",
+			path);
 	if (got < sizeof(h->magic) || memcmp(h->magic, MT_MAGIC, sizeof(h->magic)))
 		return err_set(e, "%s is not a memtrace trace", path);
 	if (got < 16)

@@ -103,6 +103,10 @@ static void of_a_directory_the_latest_run_is_taken(void **state)
 	fputs("nothing", junk_file);
 	fclose(junk_file);
 	assert_gathered(f, NULL, 1, "junk.mtr is not a memtrace trace");
+	assert_int_equal(truncate(junk, 0), 0);
+	assert_gathered(f, NULL, 1, "junk.mtr holds nothing yet");
+	assert_int_equal(truncate(junk, 65536), 0); /* a writer writes its header last */
+	assert_gathered(f, NULL, 1, "junk.mtr holds nothing yet");
 	assert_gathered(f, NULL, 1,
 			"this is run new:1; also here: old:0 (1 trace), new:0 (2 traces)");
 	assert_gathered(f, "old", 1, NULL);
