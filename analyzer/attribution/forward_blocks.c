@@ -39,10 +39,12 @@ void forward_blocks_add(struct forward_blocks *f, const struct tables *t, const 
 {
 	const struct forward_block *last;
 	struct forward_block *to;
+	uint64_t framed;
 
 	if (!f->ring)
 		f->ring = xcalloc(FORWARD_BLOCKS, sizeof(*f->ring));
 	last = f->count ? forward_block_at(f, f->count - 1) : NULL;
+	framed = last ? forward_blocks_framed(f, f->count - 1) : NO_PLACE;
 	to = &f->ring[f->count++ % FORWARD_BLOCKS];
 	*to = (struct forward_block){ .time_ns = r->time_ns,
 				      .address = (uint32_t)r->address,
@@ -53,8 +55,8 @@ void forward_blocks_add(struct forward_blocks *f, const struct tables *t, const 
 		to->time_ns = last->time_ns;
 	if (!(tables_stack_flags(t, r->stack) & STACK_FRAMES))
 		to->unframed = last ? last->unframed + 1 : 1;
-	else if (last && last->stack == r->stack)
-		to->run = last->run + 1;
+	else if (framed != NO_PLACE && forward_block_at(f, framed)->stack == r->stack)
+		to->run = forward_block_at(f, framed)->run + (uint32_t)(f->count - 1 - framed);
 }
 
 /* Saved blocks are freed in the reverse order of the forward pass, so each is near the one before.

@@ -17,7 +17,7 @@ struct forward_block {
 	uint32_t address; /* its lower half, which tells blocks of one time apart */
 	uint32_t stack;
 	uint32_t unframed; /* blocks since the last one with a stack; 0: it has one */
-	uint32_t run;      /* blocks before it from the same stack, one after the other */
+	uint32_t run;      /* blocks before it from the same stack, with small ones between them */
 };
 
 struct forward_blocks {
@@ -43,7 +43,7 @@ uint64_t forward_blocks_oldest(const struct forward_blocks *f);
 uint64_t forward_blocks_find(struct forward_blocks *f, const struct mt_record *was);
 /* The block with a stack at or before a place, NO_PLACE if there is none. */
 uint64_t forward_blocks_framed(const struct forward_blocks *f, uint64_t place);
-/* Where the blocks begin that the line of a place allocated one after the other. */
+/* Where the blocks begin that the line of a place allocated, with small ones between them. */
 uint64_t forward_blocks_beginning(const struct forward_blocks *f, uint64_t place);
 
 #endif

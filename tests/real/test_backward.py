@@ -41,7 +41,7 @@ class EveryJob(BackwardChecks):
         self.check("gpt.py", *SMALL, "--recompute", "full", named=0.6)
 
     def test_recurrent(self):
-        self.check("recurrent.py")
+        self.check("lstm.py", named=0.8)
 
     def test_experts(self):
         self.check("hf.py", *SMALL, "--kv-heads", 2, "--ffn", 704, "--model", "mixtral")

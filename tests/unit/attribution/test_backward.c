@@ -180,6 +180,27 @@ static void a_block_may_be_larger_than_its_tensor(void **state)
 	assert_name(f, run(f), &g, "Net.forward  net.py:3-4");
 }
 
+/* A recurrent layer of cuDNN allocates its output, small states, and then what it saves. */
+static void an_output_lies_before_small_blocks_of_its_line(void **state)
+{
+	struct fixture *f = *state;
+	uint64_t saved, y;
+	struct mt_record loss, g;
+
+	make(f, lines[2], 10 * MIB);
+	make(f, lines[3], 20 * MIB);
+	make(f, f->small, MIB / 32);
+	saved = make(f, lines[3], 60 * MIB);
+	make(f, lines[4], 20 * MIB);
+	y = make(f, lines[6], 50 * MIB);
+	loss = made(f, 20 * MIB);
+	drop_in_backward(f, y, 50 * MIB);
+	g = made(f, 10 * MIB);
+	gone(f, &loss);
+	drop_in_backward(f, saved, 60 * MIB);
+	assert_name(f, run(f), &g, "Net.forward  net.py:3-4");
+}
+
 /* Recomputation makes the nodes anew, after those of the layers that follow. */
 static void recomputed_blocks_are_the_forward_pass_of_their_nodes(void **state)
 {
@@ -257,6 +278,7 @@ int main(void)
 		LINES(places_that_remain_are_a_range),
 		LINES(a_view_takes_no_place),
 		LINES(a_block_may_be_larger_than_its_tensor),
+		LINES(an_output_lies_before_small_blocks_of_its_line),
 		LINES(recomputed_blocks_are_the_forward_pass_of_their_nodes),
 		LINES(out_of_memory_ends_the_pass),
 		LINES(many_passes_take_linear_time),
