@@ -142,14 +142,28 @@ static int find_script(int argc, char **argv)
 
 /* ---- the whole ---- */
 
-/* The micro-batch of a script that belongs to no known framework: the option's name says what it
- * is. */
-static int read_micro_batch(struct reader *r, const struct flags *f)
+/* The sizes of a script that belongs to no known framework whose options' names say what they are. */
+static int read_plain_sizes(struct reader *r, const struct flags *f)
 {
-	static const char *const keys[] = { "micro_batch_size", NULL };
-	int64_t n = count_of(f, keys);
+	static const struct {
+		const char *key, *option;
+		enum config_field field;
+	} sizes[] = {
+		{ "micro_batch_size", "--micro-batch-size", CONFIG_micro_batch_size },
+		{ "tensor_model_parallel_size", "--tensor-model-parallel-size",
+		  CONFIG_tensor_model_parallel_size },
+		{ "pipeline_model_parallel_size", "--pipeline-model-parallel-size",
+		  CONFIG_pipeline_model_parallel_size },
+	};
 
-	return n ? config_set_int(r->c, CONFIG_micro_batch_size, n, "--micro-batch-size", r->e) : 0;
+	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
+		const char *const keys[] = { sizes[i].key, NULL };
+		int64_t n = count_of(f, keys);
+
+		if (n && config_set_int(r->c, sizes[i].field, n, sizes[i].option, r->e))
+			return -1;
+	}
+	return 0;
 }
 
 static int read_script(struct reader *r, const struct flags *f, const char *script)
@@ -169,7 +183,7 @@ static int read_script(struct reader *r, const struct flags *f, const char *scri
 			r->c,
 			"%s: its arguments are no framework's that is known; declare the job with --config",
 			*script ? script : "the command line");
-	return read_micro_batch(r, f);
+	return read_plain_sizes(r, f);
 }
 
 static int read_launchers(struct reader *r, int argc, char **argv)

@@ -31,6 +31,21 @@ static uint64_t states_each(const struct trained *n)
 										      : least;
 }
 
+/* The bytes of gradients of one parameter each: a bucket of DDP, which has those of several, tells
+ * nothing of their number. */
+static bytes single_gradients(const struct trained *n)
+{
+	bytes sum = 0;
+
+	for (size_t i = 0; i < n->gradients.count; i++) {
+		const struct size_count *g = &n->gradients.list[i];
+
+		if (size_counts_find(&n->parameters, g->size))
+			sum = bytes_add(sum, bytes_times(g->size, g->count));
+	}
+	return sum;
+}
+
 void trained_count(struct trained *n, const struct lifetimes *l, const struct tables *t,
 		   int is_backward)
 {
@@ -55,7 +70,7 @@ void trained_count(struct trained *n, const struct lifetimes *l, const struct ta
 	size_counts_sort(&n->parameters);
 	size_counts_sort(&n->states);
 	size_counts_sort(&n->gradients);
-	n->by_gradients = !is_backward && n->gradient_bytes > n->parameter_bytes / 5 * 2;
+	n->by_gradients = !is_backward && single_gradients(n) > n->parameter_bytes / 5 * 2;
 	n->states_each = n->states.count ? states_each(n) : 0;
 }
 

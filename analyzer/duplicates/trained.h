@@ -15,7 +15,7 @@
 struct trained {
 	struct size_counts parameters, states, gradients;
 	bytes parameter_bytes, gradient_bytes;
-	int by_gradients; /* the gradients are all there: they tell what is trained */
+	int by_gradients; /* each parameter's gradient is there: they tell what is trained */
 	uint64_t states_each;
 };
 

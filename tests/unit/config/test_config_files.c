@@ -179,6 +179,10 @@ static const struct given others[] = {
 	  .argv = "python train.py --depth 3",
 	  .expect = "num_layers=-",
 	  .say = { "train.py" } },
+	{ .name = "no framework's, a size whose name says what it is",
+	  .argv = "python train.py --depth 3 --pipeline-model-parallel-size 2",
+	  .expect = "pipeline_model_parallel_size=2 framework=-",
+	  .say = { "train.py" } },
 };
 
 static const struct given bad_files[] = {

@@ -39,6 +39,24 @@ static void one_model_has_no_duplicates(void **state)
 	assert_int_equal(d.copies + d.states + d.unstepped, 0);
 }
 
+/* DDP's buckets hold the gradients of several parameters: those in a bucket of their own do not
+ * tell how many are trained. */
+static void buckets_of_gradients_tell_no_copies(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	training(&s);
+	for (uint64_t i = 0; i < 3; i++)
+		block(&s, 21 + i, BATCH, 3 * MIB, CATEGORY_PARAMETERS);
+	for (uint64_t i = 0; i < 6; i++)
+		block(&s, 25 + i, OPTIMIZER, 3 * MIB, CATEGORY_OPTIMIZER_STATES);
+	block(&s, 31, BATCH, 6 * MIB, CATEGORY_GRADIENTS);
+	block(&s, 32, BATCH, 6 * MIB, CATEGORY_GRADIENTS);
+	block(&s, 33, BATCH, 3 * MIB, CATEGORY_GRADIENTS);
+	assert_int_equal(duplicates(&s, 40).copies, 0);
+}
+
 static void a_second_model_is_found(void **state)
 {
 	struct scene s;
@@ -415,6 +433,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(one_model_has_no_duplicates),
+		cmocka_unit_test(buckets_of_gradients_tell_no_copies),
 		cmocka_unit_test(a_second_model_is_found),
 		cmocka_unit_test(a_second_optimizer_is_found),
 		cmocka_unit_test(a_gradient_without_states_is_not_stepped),
