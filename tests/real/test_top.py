@@ -79,10 +79,13 @@ class Terminal:
         self.tmux("resize-window", "-x", str(columns), "-y", str(lines))
 
     def shows(self, pattern, seconds=60):
-        """The screen once a line matches."""
+        """The screen once a line matches and all of it is drawn: it stays the same for a moment."""
         def matching():
             lines = self.screen()
-            return lines if any(re.search(pattern, line) for line in lines) else None
+            if any(re.search(pattern, line) for line in lines):
+                time.sleep(0.1)
+                if self.screen() == lines:
+                    return lines
         try:
             return wait_for(matching, seconds)
         except AssertionError:
@@ -123,7 +126,8 @@ class Screens(Live):
             lines = t.shows("filter: rank:500")
             self.assertLessEqual(max(map(len, lines)), 80)
             t.keys("Enter")
-            lines = t.shows(r"rank 500 +pid")
+            t.shows(r"rank 500 +pid")
+            lines = t.shows(r"main +train.py:10")
             self.assertRegex("\n".join(lines), r"(?s)rank 500 +pid \d+ on .*peaks .*stacks .*main +train.py:10")
             t.keys("?")
             t.shows("Ctrl-L")
