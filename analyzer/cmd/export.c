@@ -28,8 +28,8 @@ static const struct opt rows[] = {
 	  0, 0 },
 	{ "rank", 0, OPT_COUNT, &given.rank, "N", "only this rank", 0, 1 << 24 },
 	{ "device", 0, OPT_COUNT, &given.device, "N",
-	  "the device of collapsed and heaptrack (the one with the highest peak)", 0,
-	  MT_MAX_DEVICES - 1 },
+	  "the device of collapsed and heaptrack, and of pytorch's --at (the one with the highest peak)",
+	  0, MT_MAX_DEVICES - 1 },
 	RUN_OPTION(&given.run),
 };
 
@@ -84,6 +84,30 @@ static int find_moment(const char *name, enum export_moment *moment, struct err 
 	return 0;
 }
 
+/* An option that the format would ignore. */
+static int refuse(const char *option, unsigned needs, const struct export_format *f, struct err *e)
+{
+	struct buf names = { 0 };
+
+	if (f->flags & needs)
+		return 0;
+	for (size_t i = 0; export_formats[i].name; i++)
+		if (export_formats[i].flags & needs)
+			buf_addf(&names, "%s%s", names.length ? ", " : "", export_formats[i].name);
+	err_set(e, "%s is not for --format %s; it is for %s", option, f->name, names.text);
+	buf_release(&names);
+	return -1;
+}
+
+static int check_options(const struct export_format *f, struct err *e)
+{
+	if (given.moment && refuse("--at", EXPORT_MOMENT, f, e) < 0)
+		return -1;
+	if (given.table && refuse("--table", EXPORT_TABLE, f, e) < 0)
+		return -1;
+	return given.device >= 0 ? refuse("--device", EXPORT_ONE_RANK, f, e) : 0;
+}
+
 static int fill(struct export_options *o, size_t traces, struct err *e)
 {
 	*o = (struct export_options){
@@ -97,7 +121,7 @@ static int fill(struct export_options *o, size_t traces, struct err *e)
 		return err_set(e, "export needs --format (see: memtrace export --help)");
 	o->format = find_format(given.format, e);
 	if (!o->format || find_table(given.table, &o->table, e) < 0 ||
-	    find_moment(given.moment, &o->moment, e) < 0)
+	    find_moment(given.moment, &o->moment, e) < 0 || check_options(o->format, e) < 0)
 		return -1;
 	if (o->format->flags & EXPORT_TO_FILE && !o->path)
 		return err_set(e, "--format %s needs -o FILE", o->format->name);

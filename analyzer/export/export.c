@@ -104,9 +104,7 @@ static int choose_moment(const struct export_options *o, struct input *in, struc
 	unsigned flags = o->format->flags;
 	enum export_moment moment = o->moment;
 
-	if (flags & EXPORT_WHOLE)
-		moment = MOMENT_END;
-	else if (moment == MOMENT_OF_FORMAT)
+	if (moment == MOMENT_OF_FORMAT)
 		moment = flags & EXPORT_AT_PEAK ? MOMENT_PEAK : MOMENT_END;
 	return flags & EXPORT_ONE_RANK ? input_choose(in, o->device, moment, e) : 0;
 }

@@ -12,7 +12,8 @@ enum export_flag {
 	EXPORT_BINARY = 2,
 	EXPORT_TO_FILE = 4,
 	EXPORT_AT_PEAK = 8,
-	EXPORT_WHOLE = 16
+	EXPORT_MOMENT = 16,
+	EXPORT_TABLE = 32
 };
 
 struct export_options {

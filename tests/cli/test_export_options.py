@@ -1,0 +1,35 @@
+"""memtrace export: an option that a format would ignore is refused by name. What each format can have is written here, not read from the command."""
+import os
+import pickle
+import unittest
+
+from harness import MEMTRACE, Case, MiB
+
+FORMATS = {"pytorch", "perfetto", "collapsed", "heaptrack", "sqlite", "ndjson", "csv", "prometheus"}
+ACCEPT = {"--at": ("peak", {"pytorch", "collapsed"}), "--table": ("records", {"ndjson", "csv"}),
+          "--device": ("0", {"pytorch", "collapsed", "heaptrack"})}
+
+
+class Options(Case):
+    def setUp(self):
+        super().setUp()
+        block = {"action": "alloc", "addr": 4096, "size": MiB, "stream": 0, "time_us": 1, "frames": []}
+        with open(os.path.join(self.dir, "x.pickle"), "wb") as f:
+            pickle.dump({"segments": [], "device_traces": [[block]]}, f, protocol=4)
+
+    def test_each_option_with_each_format(self):
+        for option, (value, accepting) in ACCEPT.items():
+            for form in FORMATS:
+                with self.subTest(option=option, form=form):
+                    done = self.run_([MEMTRACE, "export", "--format", form, option, value, "-o", "out", "x.pickle"], status=0 if form in accepting else 2)
+                    path = os.path.join(self.dir, "out")
+                    self.assertEqual(os.path.exists(path), form in accepting)
+                    if form in accepting:
+                        os.remove(path)
+                        continue
+                    self.assertIn("%s is not for --format %s; it is for " % (option, form), done.stderr)
+                    self.assertEqual(set(done.stderr.strip().rsplit("it is for ", 1)[1].split(", ")), accepting)
+
+
+if __name__ == "__main__":
+    unittest.main()
