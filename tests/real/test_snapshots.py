@@ -10,6 +10,7 @@ import unittest
 from harness import JOBS, MEMTRACE, MiB, Case, printed, python
 
 JOB = os.path.join(JOBS, "snapshots.py")
+ANNOTATED = os.path.join(JOBS, "annotated.py")
 WHOLE, SHORT = 100000, 40  # entries of the history; the second one begins behind the peak
 
 
@@ -111,6 +112,55 @@ class Snapshots(Case):
             self.assertEqual(sorted(e["addr"] for e in again["host_traces"] if e["action"] == "segment_alloc"), [a for a, _ in segments])
             self.assertEqual({k: type(v) for k, v in again["host_traces"][0].items()}, {k: type(v) for k, v in own["host_traces"][0].items()})
             self.assertEqual(self.read("again.pickle")["host_pinned_peak_bytes"], sum(size for _, size in segments))
+
+
+class Annotations(Case):
+    """The steps and phases of record_function(), from PyTorch's own file."""
+
+    def annotated(self, how):
+        """What PyTorch counted of each part, its annotations, and the report."""
+        done = self.simulate([python(), ANNOTATED, "own.pickle", how])
+        with open(os.path.join(self.dir, "own.pickle"), "rb") as f:
+            annotations = pickle.load(f)["external_annotations"]
+        return printed(done.stdout, "peak")[0]["peak"], annotations, json.loads(self.run_([MEMTRACE, "report", "--json", "own.pickle"]).stdout)["ranks"][0]
+
+    def check(self, how, step):
+        counted, annotations, rank = self.annotated(how)
+        begun = [a["name"] for a in annotations if a["stage"] == "START"]
+        self.assertEqual([name for name in begun if name.startswith(step)], [step + str(n) for n in range(4)] + ([step + "4"] if how == "profiler" else []))
+        self.assertTrue(rank["steps_marked"])
+        self.assertEqual([(s["step"], s["forwards"], s["backwards"]) for s in rank["steps"]][:4], [(n, 2, 2) for n in (1, 2, 3, 4)])
+        phases = {}
+        for row in rank["named_phases"]:
+            phases[row["path"][-1]] = max(phases.get(row["path"][-1], 0), row["peak_bytes"])
+        self.assertEqual({name for name in phases if not name.startswith(step)}, {name for name in begun if not name.startswith(step)})
+        for name, size in counted.items():  # requested sizes: less by the rounding of two scalars
+            self.assertLessEqual(0, size - phases[name])
+            self.assertLess(size - phases[name], 2048, name)
+        times = {row["path"][-1]: row["times"] for row in rank["named_phases"]}
+        self.assertEqual((times["my forward"], times["scratch"], times["making the model"]), (8, 4, 1))
+        return rank
+
+    def test_numbered_ranges_are_steps(self):
+        rank = self.check("step", "step ")
+        self.assertEqual(rank["peak"]["named_phase"], ["scratch"])
+        with open(os.path.join(self.dir, "own.pickle"), "rb") as f:
+            own = pickle.load(f)
+        with open(os.path.join(self.dir, "without.pickle"), "wb") as f:
+            pickle.dump(dict(own, external_annotations=[]), f, protocol=4)
+        without = json.loads(self.run_([MEMTRACE, "report", "--json", "without.pickle"]).stdout)["ranks"][0]
+        self.assertEqual(len(without["steps"]), 8)  # those of the optimizer
+
+    def test_steps_of_the_profiler(self):
+        self.check("profiler", "ProfilerStep#")
+
+    def test_there_and_back(self):
+        """Our own export of that file has the same steps."""
+        self.annotated("step")
+        self.run_([MEMTRACE, "export", "--format", "pytorch", "-o", "again.pickle", "own.pickle"])
+        steps = [[(s["step"], s["forwards"], s["backwards"], s["peak_bytes"])
+                  for s in json.loads(self.run_([MEMTRACE, "report", "--json", name]).stdout)["ranks"][0]["steps"]] for name in ("own.pickle", "again.pickle")]
+        self.assertEqual(*steps)
 
 
 if __name__ == "__main__":
