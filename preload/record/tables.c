@@ -116,8 +116,11 @@ static uint64_t hash_bytes(const void *p, size_t n)
 
 static uint64_t hash_stack(uint32_t module, const uint32_t *frames, uint32_t count)
 {
-	uint64_t h = module + 0x9e3779b97f4a7c15u;
+	/* Mixed before the first frame: numbers of modules and of frames differ in the same bits.
+	 */
+	uint64_t h = (module + 0x9e3779b97f4a7c15u) * 0xd1342543de82ef95u;
 
+	h ^= h >> 32;
 	for (uint32_t i = 0; i < count; i++) {
 		h = (h ^ frames[i]) * 0xd1342543de82ef95u;
 		h ^= h >> 32;

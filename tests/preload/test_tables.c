@@ -123,6 +123,27 @@ static void test_many_hashes(void **state)
 	recorder_close(0);
 }
 
+/* Modules and frames are numbered from 0: stacks differ in a bit or two. */
+static void test_stacks_that_differ_little(void **state)
+{
+	enum { MODULES = 8, OF_FRAMES = 64 };
+	const uint64_t hash = 0x9e3779b97f4a7c15u;
+	uint32_t next = 0;
+
+	(void)state;
+	start("alike.mtr", 64u << 20);
+	for (uint32_t module = 0; module < MODULES; module++)
+		for (uint32_t frame = 1; frame <= OF_FRAMES; frame++)
+			for (uint32_t count = 1; count <= 2; count++) {
+				const uint32_t frames[] = { frame, 5 };
+
+				next++;
+				assert_int_equal(tables_stack(hash * next, module, frames, count),
+						 next);
+			}
+	recorder_close(0);
+}
+
 /* A holder of the lock that is held up is waited for once, for any later request. */
 static void test_busy(void **state)
 {
@@ -214,9 +235,12 @@ static int remove_directory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_full),        cmocka_unit_test(test_closed),
-		cmocka_unit_test(test_many_hashes), cmocka_unit_test(test_busy),
+		cmocka_unit_test(test_full),
+		cmocka_unit_test(test_closed),
+		cmocka_unit_test(test_many_hashes),
+		cmocka_unit_test(test_busy),
 		cmocka_unit_test(test_room_ahead),
+		cmocka_unit_test(test_stacks_that_differ_little),
 	};
 
 	return cmocka_run_group_tests(tests, make_directory, remove_directory);
