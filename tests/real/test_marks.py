@@ -39,6 +39,32 @@ def test_without_limit():
     torch.empty(400 << 20, dtype=torch.uint8, device="cuda")
 '''
 
+# 20 passes before one backward pass. At its peak 19 outputs of 2048 x 1024 floats are left, beside the gradient of one and that of the weight:
+# 19 * 8 + 8 + 4 MiB. Then a failed request, after which a report speaks of that one.
+DIAGNOSED = '''
+import pytest, torch
+
+def graph():
+    weight, total = torch.nn.Linear(1024, 1024, device="cuda"), 0
+    for _ in range(20):
+        total = total + weight(torch.randn(2048, 1024, device="cuda")).square().mean()
+    total.backward()
+
+@pytest.mark.max_gpu_memory("100MiB")
+def test_graph():
+    graph()
+
+@pytest.mark.max_gpu_memory("100MiB")
+def test_too_much():
+    held = torch.empty(200 << 20, dtype=torch.uint8, device="cuda")
+    with pytest.raises(RuntimeError):
+        torch.empty(3 << 40, dtype=torch.uint8, device="cuda")
+
+@pytest.mark.max_gpu_memory("100MiB")
+def test_after():
+    graph()
+'''
+
 
 @functools.lru_cache(None)
 def packages():
@@ -67,6 +93,7 @@ class Marks(Case):
         found = self.check_phases(said, rank)
         self.assertEqual(found[("outer", "my part")]["peak_bytes"], said["peaks"]["outer"])
         self.assertTrue(any(path[:2] == ("outer", "my part") and len(path) > 2 for path in found), list(found))  # an operator
+        self.assertNotIn(("nobody hears this",), found)  # without emit_nvtx(), as the page says
         self.assertEqual([(row["step"], row["forwards"], row["backwards"]) for row in rank["steps"]],
                          [(1, 2, 2), (2, 2, 2), (3, 2, 2), (4, 2, 2)])
         self.assertEqual([row["name"] for row in rank["moments"]], ["model ready"])
@@ -157,6 +184,18 @@ class Marks(Case):
         self.assertIn("101.0 MiB of GPU memory on device 0, 51.0 MiB more than the 50.0 MiB", done.stdout)
         ranks = self.report("--phase", "test_limits.py::test_above")["ranks"]
         self.assertEqual(ranks[0]["peak"]["allocated_bytes"], 300 * MiB)
+
+    def test_the_diagnosis_in_pytest(self):
+        """The message has what the report finds for the peak of that test, and nothing that it finds for another one."""
+        with open(os.path.join(self.dir, "test_limits.py"), "w", encoding="utf-8") as f:
+            f.write(DIAGNOSED)
+        command = [python(), "-m", "pytest", "-q", "-p", "memtrace.pytest_plugin", "-p", "no:cacheprovider", "test_limits.py"]
+        done = self.simulate(command, PYTHONPATH=packages(), status=1)
+        self.assertIn("3 failed", done.stdout)
+        graph, too_much, after = re.split(r"(?m)^_+ (?:test_\w+) _+$", done.stdout)[1:]
+        self.assertRegex(graph, r"(?m)^  room: ACT_PEAK, \w+ confidence: 164\.0 MiB \(45 %\) are activations of this step\n    try: .*checkpoint")
+        self.assertRegex(too_much, r"(?m)^  cause: HUGE_TENSORS, \w+ confidence: 3\.0 TiB ")
+        self.assertNotIn("confidence", after)
 
     def test_pytest_without_the_recorder(self):
         with open(os.path.join(self.dir, "test_limits.py"), "w", encoding="utf-8") as f:

@@ -4,7 +4,7 @@
     def test_forward(): ...
 
 A test with the marker runs in a phase of its own. It fails if PyTorch had more allocated on a device while it ran, with what held the memory at
-that moment. Memory that was allocated before the test counts. Without the recorder (`memtrace run -- pytest`) the limit is not checked, which the
+that moment, and what `memtrace report` finds: the cause and what would make room. Memory that was allocated before the test counts. Without the recorder (`memtrace run -- pytest`) the limit is not checked, which the
 summary says.
 
 The plugin is loaded in every run of pytest where the package is installed, so it uses nothing that an old pytest lacks.
@@ -17,6 +17,7 @@ import memtrace
 from memtrace import command
 
 _SHOWN = 5  # categories and places in a message
+_FINDINGS = 2
 _devices = range(16)
 
 
@@ -41,9 +42,27 @@ def pytest_collection_modifyitems(items):
         item.runtest = functools.partial(_within_limit, item, limit, item.runtest)
 
 
-def _verdict(ranks, limit, phase):
+def _is_of(finding, rank, phase):
+    """Does the finding say what made the peak of the phase? A report speaks of the last failed request, if there is one, also of another phase.
+    What PyTorch has cached is in no tensor, and not limited."""
+    failed = rank["oom"][-1:]
+    return ((finding["rank"], finding["device"]) == (rank["rank"], rank["device"]) and finding["bytes"] > 0 and "cached" not in finding["evidence"]
+            and (finding["cause"] or finding["remedies"]) and all(phase in (one.get("named_phase") or []) for one in failed))
+
+
+def _findings(report, rank, phase):
+    """The cause first: a line for each, and one for what is proposed."""
+    found = [finding for finding in report["findings"] if _is_of(finding, rank, phase)]
+    for finding in sorted(found, key=lambda one: not one["cause"])[:_FINDINGS]:
+        yield f"  {'cause' if finding['cause'] else 'room'}: {finding['rule']}, {finding['confidence']} confidence: {finding['message']}"
+        for remedy in finding["remedies"][:1]:
+            saving = remedy.get("saving_bytes")
+            yield f"    try: {remedy['action']}" + (f", saves about {command.text(saving)}" if saving else "")
+
+
+def _verdict(report, limit, phase):
     """The message for the device with the highest peak; None if all keep the limit."""
-    worst = max(ranks, key=lambda rank: rank["peak"]["allocated_bytes"])
+    worst = max(report["ranks"], key=lambda rank: rank["peak"]["allocated_bytes"])
     peak = worst["peak"]
     used = peak["allocated_bytes"]
     if used <= limit:
@@ -54,7 +73,8 @@ def _verdict(ranks, limit, phase):
     for stack in sorted(peak["stacks"], key=lambda row: -row["bytes"])[:_SHOWN]:
         blocks = "1 block" if stack["blocks"] == 1 else f"{stack['blocks']} blocks"
         lines.append(f"  {command.text(stack['bytes']):>12}  {blocks}  {stack['category']}  {stack['frame']}")
-    lines.append(f"  memtrace report --phase '{phase}' {memtrace.trace()}")
+    lines.extend(_findings(report, worst, phase))
+    lines.append(f"  memtrace report --advise --phase '{phase}' {memtrace.trace()}")
     return "\n".join(lines)
 
 
@@ -74,7 +94,7 @@ def _within_limit(item, limit, runtest):
         _unchecked.append(item.nodeid)
     elif _over(limit):
         try:
-            verdict = _verdict(command.report(name)["ranks"], limit, name)
+            verdict = _verdict(command.report(name), limit, name)
         except (RuntimeError, OSError, ValueError) as why:
             verdict = f"the peak of the process is above max_gpu_memory, and that of the test is not known: {why}"
         if verdict:
