@@ -4,6 +4,7 @@
 #include "util/terminal.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 const struct export_format export_formats[] = {
 #define FORMAT(id, name, flags, summary) { name, summary, flags, &export_##id },
@@ -109,6 +110,20 @@ static int choose_moment(const struct export_options *o, struct input *in, struc
 	return flags & EXPORT_ONE_RANK ? input_choose(in, o->device, moment, e) : 0;
 }
 
+/* Says of which part of the job the events are, if not of all: formats cannot tell it. */
+static void note_scopes(struct buf *notes, const struct input *in)
+{
+	for (unsigned i = 0; i < MT_MAX_DEVICES; i++) {
+		enum peak_scope scope = input_scope(in, i);
+
+		if (!in->replay.device[i].seen || scope == PEAK_OF_JOB)
+			continue;
+		buf_puts(notes, "memtrace: ");
+		buf_add_clean(notes, (struct str){ in->trace.path, strlen(in->trace.path) });
+		buf_addf(notes, ": peaks of device %u %s\n", i, peak_scope_title(scope));
+	}
+}
+
 static int add_trace(struct export *x, const char *path, int64_t process, struct err *e)
 {
 	struct input in;
@@ -119,6 +134,8 @@ static int add_trace(struct export *x, const char *path, int64_t process, struct
 		status = choose_moment(x->options, &in, e);
 	if (!status)
 		status = x->options->format->writer->add(x, &in, e);
+	if (!status)
+		note_scopes(x->notes, &in);
 	input_close(&in);
 	return status;
 }

@@ -1,5 +1,7 @@
 #include "export/input.h"
 
+#include <stdio.h>
+
 #include "replay/accounting.h"
 
 int input_open(struct input *in, const char *path, struct err *e)
@@ -81,6 +83,31 @@ int input_choose(struct input *in, int device, enum export_moment moment, struct
 const struct span *input_span(const struct input *in, unsigned device, uint64_t time_ns)
 {
 	return device < MT_MAX_DEVICES ? spans_at(&in->replay.device[device].spans, time_ns) : NULL;
+}
+
+static const struct meta *meta_of(const struct input *in, const char *prefix, unsigned device)
+{
+	char key[32];
+
+	snprintf(key, sizeof(key), "%s%u", prefix, device);
+	return tables_meta(&in->trace.tables, key);
+}
+
+enum peak_scope input_scope(const struct input *in, unsigned device)
+{
+	const struct meta *found = meta_of(in, MT_META_PEAK_OF, device);
+
+	return found ? peak_scope_find(found->value) : PEAK_OF_JOB;
+}
+
+uint64_t input_before(const struct input *in, unsigned device)
+{
+	const struct meta *found = meta_of(in, MT_META_BEFORE, device);
+	uint64_t count = 0;
+
+	for (size_t i = 0; found && i < found->value.length && count < UINT64_MAX / 100; i++)
+		count = 10 * count + (uint64_t)(found->value.at[i] - '0') % 10;
+	return count;
 }
 
 uint64_t input_real_ns(const struct input *in, uint64_t time_ns)

@@ -3,6 +3,7 @@
 #define MEMTRACE_EXPORT_INPUT_H
 
 #include "replay/replay.h"
+#include "report/report.h"
 #include "trace/trace.h"
 #include "util/err.h"
 
@@ -45,6 +46,11 @@ int input_is_failure(const struct input *in, const struct mt_record *r);
 
 /* The span of a time on a device; NULL: none. */
 const struct span *input_span(const struct input *in, unsigned device, uint64_t time_ns);
+
+/* Of what the device's peak is. */
+enum peak_scope input_scope(const struct input *in, unsigned device);
+/* So many of its first records are of what was there before the history. */
+uint64_t input_before(const struct input *in, unsigned device);
 
 /* ns since the Unix epoch. */
 uint64_t input_real_ns(const struct input *in, uint64_t time_ns);

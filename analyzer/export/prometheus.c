@@ -24,22 +24,6 @@ static void add_device(struct exposition *x, const struct device *d, int knows_u
 	exposition_owners(x, METRIC_OWNER, d->owners_at_device_peak);
 }
 
-/* Says of which part of the job the peaks are, if not of all. */
-static void note_scope(struct export *x, const struct input *in, unsigned device)
-{
-	const struct meta *found;
-	char key[32];
-
-	snprintf(key, sizeof(key), MT_META_PEAK_OF "%u", device);
-	found = tables_meta(&in->trace.tables, key);
-	if (!found)
-		return;
-	buf_puts(x->notes, "memtrace: ");
-	buf_add_clean(x->notes, (struct str){ in->trace.path, strlen(in->trace.path) });
-	buf_addf(x->notes, ": peaks of device %u %s\n", device,
-		 peak_scope_title(peak_scope_find(found->value)));
-}
-
 static int begin(struct export *x, struct err *e)
 {
 	(void)e;
@@ -60,7 +44,6 @@ static int add(struct export *x, const struct input *in, struct err *e)
 			continue;
 		exposition_device(p, i);
 		add_device(p, &in->replay.device[i], !trace_is_imported(&in->trace));
-		note_scope(x, in, i);
 	}
 	exposition_device(p, MT_NO_DEVICE);
 	if (pinned != UNKNOWN_BYTES)

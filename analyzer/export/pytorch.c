@@ -179,6 +179,16 @@ void snapshot_pool(struct snapshot_writer *w)
 	w->pool = pickle_remember(&w->pickle);
 }
 
+/* What was there before a history has no event, as in PyTorch's own file: it is in the segments, or
+ * its free tells it. */
+static int is_before_history(struct snapshot_writer *w)
+{
+	int is_before = w->before > 0;
+
+	w->before -= is_before;
+	return is_before;
+}
+
 static void on_event(void *context, uint64_t sequence, const struct mt_record *r,
 		     const struct mt_record *allocated)
 {
@@ -187,7 +197,7 @@ static void on_event(void *context, uint64_t sequence, const struct mt_record *r
 
 	(void)sequence;
 	(void)allocated;
-	if (r->device != w->device)
+	if (r->device != w->device || is_before_history(w))
 		return;
 	if (input_is_failure(w->in, r)) {
 		snapshot_event(w, WORD_oom, r);
@@ -230,6 +240,7 @@ static void put_traces(struct snapshot_writer *w)
 						 .event = on_event,
 						 .live = w->device ? NULL : on_live };
 
+		w->before = input_before(w->in, w->device);
 		pickle_list(&w->pickle);
 		(void)events_visit(&w->in->trace, &sink); /* what a cut file still has */
 		snapshot_list_end(w);

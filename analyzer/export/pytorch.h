@@ -20,6 +20,7 @@ struct snapshot_writer {
 	const struct input *in;
 	struct pickle pickle;
 	unsigned device; /* whose events are written */
+	uint64_t before; /* records that are to come, of what was there before the history */
 	uint32_t words[SNAPSHOT_WORDS], pool;
 	uint32_t *strings, *frames, *stacks, *threads;
 	size_t in_group;        /* items of the open group of the list that is written */

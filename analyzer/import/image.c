@@ -71,12 +71,25 @@ void image_meta(struct image *i, const char *key, struct str value)
 	add_entry(i, MT_ENTRY_META, (struct str){ key, strlen(key) + 1 }, value);
 }
 
-void image_peak_of(struct image *i, unsigned device, const char *scope)
+static void put_of_device(struct image *i, const char *prefix, unsigned device, const char *value)
 {
 	char key[32];
 
-	snprintf(key, sizeof(key), MT_META_PEAK_OF "%u", device);
-	image_meta(i, key, (struct str){ scope, strlen(scope) });
+	snprintf(key, sizeof(key), "%s%u", prefix, device);
+	image_meta(i, key, (struct str){ value, strlen(value) });
+}
+
+void image_peak_of(struct image *i, unsigned device, const char *scope)
+{
+	put_of_device(i, MT_META_PEAK_OF, device, scope);
+}
+
+void image_before(struct image *i, unsigned device, size_t count)
+{
+	char text[24];
+
+	snprintf(text, sizeof(text), "%zu", count);
+	put_of_device(i, MT_META_BEFORE, device, text);
 }
 
 void image_record(struct image *i, const struct mt_record *r)

@@ -219,6 +219,7 @@ static int has_history(const struct items *events)
 static void put_device(struct snapshot_reading *s, const struct items *events)
 {
 	struct placed *seen = NULL;
+	size_t first = s->image.count;
 
 	s->now_ns = 0;
 	s->reserved = s->allocated = 0;
@@ -227,6 +228,7 @@ static void put_device(struct snapshot_reading *s, const struct items *events)
 	put_live_throughout(s, seen);
 	placed_release(&seen);
 	snapshot_put_reserved(s);
+	image_before(&s->image, s->device, s->image.count - first);
 	if (!has_history(events)) {
 		image_peak_of(&s->image, s->device, "moment");
 	} else if (s->reserved || s->allocated) {

@@ -157,11 +157,14 @@ struct mt_frame {
 	"allocator" /* the module of PyTorch's caching allocator, if it is not libc10_cuda.so */
 #define MT_META_CWD "cwd"
 #define MT_META_EXE "exe"
-/* These two only in what an analyzer makes of another tool's file. */
+/* These three only in what an analyzer makes of another tool's file. */
 #define MT_META_SETTINGS \
 	"settings" /* the file tells the allocator's: MT_META_ENV has them if there are any */
 #define MT_META_PEAK_OF \
 	"peak-of:" /* peak-of:ORDINAL: of which part of the job the peak is; see PEAK_SCOPES */
+#define MT_META_BEFORE                                                                           \
+	"before:" /* before:ORDINAL: so many of the device's first records are of what was there \
+		     before the history */
 #define MT_META_NOTE                                                                 \
 	"note:" /* note:TOPIC, for example the reason why there are no Python stacks \
 		 */

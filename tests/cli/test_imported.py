@@ -120,6 +120,22 @@ class Imported(Case):
         self.assertEqual([start[2] for start in rank["phase_starts"]][:1], ["setup"])
         self.assertEqual(rank["peak"]["by_category"]["inputs"], MiB)
 
+    def test_export_of_what_begins_late(self):
+        """Read back, the export tells as much as the file did. A block of 2 MiB, of which there is no history, or of a history of 1 MiB more."""
+        block = {"address": BASE, "size": 2 * MiB, "requested_size": 2 * MiB, "state": "active_allocated", "frames": []}
+        segment = {"device": 0, "address": BASE, "total_size": 4 * MiB, "stream": 0, "segment_type": "large", "blocks": [block]}
+        later = [event("alloc", BASE + 2 * MiB, MiB, 7), event("free_completed", BASE + 2 * MiB, MiB, 9)]
+        for traces, peak, scope in ([[]], 2 * MiB, "moment"), ([later], 3 * MiB, "history"):
+            name = self.snapshot(traces, [segment])
+            for path in name, "again.pickle":
+                found = self.json("report", "--json", path)["ranks"][0]["peak"]
+                self.assertEqual((found["allocated_bytes"], found["reserved_bytes"], found["of"]), (peak, 4 * MiB, scope), path)
+                self.run_([MEMTRACE, "export", "--format", "pytorch", "-o", "again.pickle", name])
+            with open(os.path.join(self.dir, "again.pickle"), "rb") as f:
+                again = pickle.load(f)
+            self.assertEqual([(e["action"], e["time_us"]) for e in again["device_traces"][0] if e["action"] != "free_requested"],
+                             [(e["action"], e["time_us"]) for e in traces[0]])
+
     def test_diff(self):
         for name in self.files():
             items = {(i["kind"], i["name"]): i for i in self.json("diff", "--json", name, name)["items"]}

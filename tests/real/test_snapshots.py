@@ -91,6 +91,18 @@ class Snapshots(Case):
         done = self.run_([MEMTRACE, "export", "--format", "prometheus", "own.pickle"])
         self.assertIn("own.pickle: peaks of device 0 in the recorded history, whose beginning is missing", done.stderr)
         self.assertEqual(self.run_([MEMTRACE, "summarize", "own.pickle"]).stdout.count('"peak_of":"history"'), 1)
+        self.check_exported(own, most)
+
+    def check_exported(self, own, most):
+        """Our export of it (check_segments) begins as late, with PyTorch's events; what was there before is in the segments alone."""
+        again = self.read("again.pickle")["peak"]
+        self.assertEqual((again["allocated_bytes"], again["reserved_bytes"], again["of"]), (most[True], most[False], "history"))
+        ours, theirs = ([(e["action"], e["addr"], e["size"], e["time_us"]) for e in s["device_traces"][0] if e["action"] in ("alloc", "free_completed")]
+                        for s in (self.load("again.pickle"), own))
+        self.assertEqual(ours, theirs)
+        for form in "perfetto", "heaptrack", "sqlite", "csv", "ndjson", "collapsed", "pytorch":
+            done = self.run_([MEMTRACE, "export", "--format", form, "-o", "x", "own.pickle"])
+            self.assertIn("own.pickle: peaks of device 0 in the recorded history, whose beginning is missing", done.stderr, form)
 
     def test_a_cut_history(self):
         self.check_cut(*self.snapshot(SHORT, False))
