@@ -98,12 +98,20 @@ struct frame_reader {
 	int bare;                /* has_bare_names() */
 };
 
+/* Rows of any file are of Python's functions: an operator whose name is alike is called by others
+ * than these. */
+static int is_of_file(const struct row *r, struct str file)
+{
+	return str_matches(file, r->file) &&
+	       !(str_matches(file, MT_OPERATORS) && !strcmp(r->file, "*"));
+}
+
 static const struct file_rows *rows_of_file(const struct frame_reader *r, uint32_t file)
 {
 	struct file_rows *f = &r->files[file];
 
 	for (size_t i = 0; i < ROWS && !f->done; i++)
-		if (str_matches(tables_string(r->t, file), rows[i].file))
+		if (is_of_file(&rows[i], tables_string(r->t, file)))
 			f->rows[i / 64] |= UINT64_C(1) << i % 64;
 	f->done = 1;
 	return f;

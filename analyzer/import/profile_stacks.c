@@ -124,7 +124,7 @@ static void read_named(struct image *i, const char *text, struct profile_name *n
 
 static void read_operator(struct image *i, const char *text, struct profile_name *n)
 {
-	static const struct str file = { "operator", 8 };
+	static const struct str file = { MT_OPERATORS, sizeof(MT_OPERATORS) - 1 };
 
 	n->function = image_string(i, (struct str){ text, strlen(text) });
 	n->file = image_string(i, file);

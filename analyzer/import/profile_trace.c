@@ -207,11 +207,16 @@ static uint32_t stack_before(struct profile_writing *w)
 	return image_stack(&w->image, words, ARRAY_SIZE(words));
 }
 
+#define NOTE                                                                              \
+	"read from a profiler's trace: memory outside PyTorch's allocator is not known, " \
+	"nor what was allocated before the profile began"
+#define WITHOUT                                                                              \
+	"; it has no Python stacks (with_stack=True): parameters and inputs that were made " \
+	"during the profile are among the activations"
+
 static void put_heading(struct profile_writing *w)
 {
-	static const char note[] =
-		"read from a profiler's trace: memory outside PyTorch's allocator is not known, "
-		"nor what was allocated before the profile began";
+	const char *note = w->p.has_python ? NOTE : NOTE WITHOUT;
 	struct mt_header *h = &w->image.header;
 
 	image_begin(&w->image);
@@ -228,7 +233,7 @@ static void put_heading(struct profile_writing *w)
 	w->before = stack_before(w);
 	w->python = image_thread(&w->image, "python");
 	w->autograd = image_thread(&w->image, "pt_autograd_0");
-	image_meta(&w->image, MT_META_NOTE "import", (struct str){ note, sizeof(note) - 1 });
+	image_meta(&w->image, MT_META_NOTE "import", (struct str){ note, strlen(note) });
 	for (int i = 0; i < MT_MAX_DEVICES; i++) {
 		char key[32];
 

@@ -157,7 +157,8 @@ struct mt_frame {
 	"allocator" /* the module of PyTorch's caching allocator, if it is not libc10_cuda.so */
 #define MT_META_CWD "cwd"
 #define MT_META_EXE "exe"
-/* These three only in what an analyzer makes of another tool's file. */
+/* These four only in what an analyzer makes of another tool's file. */
+#define MT_OPERATORS "operator" /* the file of frames that are PyTorch's operators: "aten::mm" */
 #define MT_META_SETTINGS \
 	"settings" /* the file tells the allocator's: MT_META_ENV has them if there are any */
 #define MT_META_PEAK_OF \

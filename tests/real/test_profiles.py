@@ -3,9 +3,12 @@ import json
 import os
 import unittest
 
-from harness import JOBS, MEMTRACE, Case, printed, python
+from harness import GPT2, JOBS, MEMTRACE, Case, printed, python
+from test_match import GPT
 
 JOB = os.path.join(JOBS, "profiled.py")
+GPT2_JOB = (os.path.join(JOBS, "profiled_script.py"), GPT2, "--layers", "2", "--batch", "2")
+DECLARED = dict(GPT, num_layers=2, micro_batch_size=2)
 
 
 class Profiles(Case):
@@ -64,6 +67,51 @@ class Profiles(Case):
             with open(os.path.join(self.dir, "x.json"), "w", encoding="utf-8") as f:
                 f.write(text)
             self.assertRegex(self.run_([MEMTRACE, "report", "x.json"], status=2).stderr, "x.json: .*" + why)
+
+
+class Matched(Case):
+    """memtrace match on the profile of a whole training, beside the trace of the same run."""
+
+    def match(self, path, *options, status=0):
+        found = json.loads(self.run_([MEMTRACE, "match", "--json", "--config", "declared.json", "--tolerance", "0.02", *options, path], status=status).stdout)
+        rank, = found["ranks"]
+        return found["verdict"], rank
+
+    def profiled(self, how):
+        with open(os.path.join(self.dir, "declared.json"), "w", encoding="utf-8") as f:
+            json.dump(DECLARED, f)
+        done = self.simulate([python(), GPT2_JOB[0], "profile.json.gz", how, *GPT2_JOB[1:]], MEMTRACE_STACK_MIN=0)
+        return printed(done.stdout, "peak")[0]["peak"]
+
+    def check(self, how):
+        peak = self.profiled(how)
+        (verdict, read), (_, recorded) = self.match("profile.json.gz"), self.match(self.traces)
+        self.assertEqual((verdict, read["observed_bytes"]), ("match", peak))
+        self.assertEqual(read["estimated_bytes"], recorded["estimated_bytes"])
+        wrong, rank = self.match("profile.json.gz", "--set", "micro_batch_size=1", status=1)
+        self.assertEqual(wrong, "mismatch")
+        self.assertLess(rank["error"], -0.25)
+        return read, recorded
+
+    @staticmethod
+    def components(rank):
+        return {c["component"]: c["observed_bytes"] for c in rank["components"]}
+
+    def test_with_stacks(self):
+        """Every component has the bytes that it has in the trace."""
+        read, recorded = self.check("stacks")
+        self.assertEqual(self.components(read), self.components(recorded))
+
+    def test_without_stacks(self):
+        """What tells parameters and inputs is missing, and said."""
+        read, recorded = map(self.components, self.check("no"))
+        self.assertAlmostEqual(read["optimizer_states"], recorded["optimizer_states"], delta=4096)
+        known = ("activations", "parameters", "buffers", "inputs", "temporaries")
+        self.assertEqual(sum(read.get(key, 0) for key in known), sum(recorded.get(key, 0) for key in known))
+        self.assertGreaterEqual(read["activations"], recorded["activations"])
+        self.assertEqual((read.get("inputs", 0), read.get("parameters", 0)), (0, 0))
+        rank, = json.loads(self.run_([MEMTRACE, "report", "--json", "profile.json.gz"]).stdout)["ranks"]
+        self.assertEqual(sum("with_stack=True" in w and "among the activations" in w for w in rank["warnings"]), 1)
 
 
 if __name__ == "__main__":
