@@ -30,6 +30,22 @@ class Options(Case):
                     self.assertIn("%s is not for --format %s; it is for " % (option, form), done.stderr)
                     self.assertEqual(set(done.stderr.strip().rsplit("it is for ", 1)[1].split(", ")), accepting)
 
+    def test_a_file_is_replaced_as_a_whole(self):
+        """By renaming: who has the old one open reads it to its end, and a failure leaves it."""
+        for form in FORMATS:
+            with self.subTest(form=form):
+                path = os.path.join(self.dir, "out." + form)
+                with open(path, "w", encoding="utf-8") as f:
+                    f.write("old")
+                with open(path, encoding="utf-8") as old:
+                    self.run_([MEMTRACE, "export", "--format", form, "-o", path, "no-such-trace"], status=2)
+                    with open(path, encoding="utf-8") as again:
+                        self.assertEqual(again.read(), "old")
+                    self.run_([MEMTRACE, "export", "--format", form, "-o", path, "x.pickle"])
+                    self.assertEqual(old.read(), "old")
+                    self.assertNotEqual(os.fstat(old.fileno()).st_ino, os.stat(path).st_ino)
+        self.assertEqual({name for name in os.listdir(self.dir) if name != "x.pickle"}, {"out." + form for form in FORMATS})
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -42,6 +42,9 @@ class Versions(Case):
     def test_2_5(self):
         self.check_version("2.5", 5)
 
+    def test_2_7(self):
+        self.check_version("2.7", 4)
+
 
 class Made(Case):
     def test_protocols(self):

@@ -339,9 +339,22 @@ class Frames(Live):
 
 
 class RealJob(Live):
+    def check_text(self, counted, row):
+        """The bar has the shares of a GPU of 2 GiB, to a cell; the numbers are PyTorch's. Until it is full, each step takes 4 MiB."""
+        line, = re.findall(r"(?m)^ +0 running .*$", self.run_([MEMTRACE, "top", "--once", self.traces], COLUMNS=200).stdout)
+        bar, = re.findall("[█▓░·]+", line)
+        for sign, size in ("█", counted["allocated"]), ("▓", counted["reserved"] - counted["allocated"]), ("·", (2 << 30) - row["device_bytes"]):
+            self.assertAlmostEqual(bar.count(sign), len(bar) * size / (2 << 30), delta=1, msg=(sign, line))
+        sizes = [float(text) for text in re.findall(r" (\d+(?:\.\d+)?)M", line.split(bar)[1])]
+        for size in counted["allocated"], counted["reserved"], row["device_bytes"]:
+            self.assertTrue(any(abs(size / MiB - shown) <= 0.5 for shown in sizes), (size, line))
+        self.assertRegex(line, r" 2\.0G .* \+4\.0M ")
+        outside = row["device_bytes"] - counted["reserved"]
+        self.assertAlmostEqual(row["steps_until_full"], ((2 << 30) - outside - counted["peak"]) / (4 * MiB), delta=1)
+
     def test_beside_a_real_job(self):
         """PyTorch's own counters, a leak of 4 MiB a step, and the report when it ends."""
-        command = [MEMTRACE, "simulate", "-o", self.traces, "--", python(), os.path.join(JOBS, "grows.py"), "24", self.dir]
+        command = [MEMTRACE, "simulate", "-o", self.traces, "--memory", "2GiB", "--", python(), os.path.join(JOBS, "grows.py"), "24", self.dir]
         with subprocess.Popen(command, env=environment(OMP_NUM_THREADS=1), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as job:
             try:
                 counted = json.loads(job.stdout.readline())
@@ -353,6 +366,7 @@ class RealJob(Live):
                 self.assertEqual((row["state"], row["simulated"], row["step"]), ("running", True, 24))
                 self.assertEqual(row["by_owner"]["pytorch"], counted["reserved"])
                 self.assertEqual(sum(row["by_owner"].values()), row["device_bytes"])
+                self.check_text(counted, row)
                 line = next(line for line in follow.stdout if "step 24 " in line)
                 self.assertRegex(line, r"step 24  allocated .*, grows by 4.0 MiB a step: full in \d+ steps at most")
             finally:
