@@ -184,6 +184,27 @@ static void a_block_allocated_once_by_a_module_is_a_buffer(void **state)
 	assert_int_equal(of(run(f), CATEGORY_BUFFERS), 7);
 }
 
+/* A resumed job: 4 MiB of parameters, and 8 of states that the optimizer reads before any step. */
+static void states_of_a_checkpoint_are_states(void **state)
+{
+	struct fixture *f = *state;
+	struct writer *w = &f->w;
+	uint32_t main = write_frame(w, "main", "/job/train.py", 10),
+		 load = write_frame(w, "Optimizer.load_state_dict", TORCH "optim/optimizer.py", 12),
+		 cast = write_frame(w, "Optimizer.load_state_dict.<locals>._cast",
+				    TORCH "optim/optimizer.py", 13);
+	const struct device *d;
+
+	make(f, f->setup, 4 * MIB);
+	make(f, stack(f, cast, load, main), 4 * MIB);
+	make(f, stack(f, cast, load, main), 4 * MIB);
+	make(f, f->model, 32 * MIB);
+	d = run(f);
+	assert_int_equal(of(d, CATEGORY_PARAMETERS), 4);
+	assert_int_equal(of(d, CATEGORY_OPTIMIZER_STATES), 8);
+	assert_int_equal(of(d, CATEGORY_ACTIVATIONS), 32);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -197,6 +218,7 @@ int main(void)
 		CASE(the_environment_sets_the_size_of_workspaces),
 		CASE(blocks_that_add_up_are_no_buffers),
 		CASE(a_block_allocated_once_by_a_module_is_a_buffer),
+		CASE(states_of_a_checkpoint_are_states),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

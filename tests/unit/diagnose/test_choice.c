@@ -246,6 +246,25 @@ static void small_adapters_have_a_base_too(void **state)
 	assert_int_equal(assert_cause(&m, "BASE_TRAINED"), 300 * MIB);
 }
 
+/* A resumed job has 600 MiB of states in its first step, which a new one has from its second step
+ * on.
+ */
+static void states_of_a_checkpoint_may_be_needed_anyway(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.step = m.steps = 1;
+	m.loaded_states = m.optimizer_states = 600 * MIB;
+	assert_cause(&m, "RESUME_EAGER_OPT_STATE");
+	assert_int_equal(confidence_of_cause(&m), 0);
+	/* What a step can do without comes first. */
+	m.logits = 800 * MIB;
+	m.logits_blocks = 4;
+	m.logits_block = 200 * MIB;
+	assert_cause(&m, "LOGITS_SPIKE");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -262,6 +281,7 @@ int main(void)
 		cmocka_unit_test(tensors_of_twice_the_size_are_a_cause),
 		cmocka_unit_test(small_adapters_have_a_base_too),
 		cmocka_unit_test(gradients_of_no_optimizer_may_be_accumulated),
+		cmocka_unit_test(states_of_a_checkpoint_may_be_needed_anyway),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
