@@ -93,6 +93,7 @@ static void copies_of_each_gradient_are_no_history(void **state)
 static void what_steps_have_left_is_not_the_evaluations(void **state)
 {
 	struct metrics m = failure();
+	struct diagnosis d;
 
 	(void)state;
 	m.in_backward = 0;
@@ -102,6 +103,11 @@ static void what_steps_have_left_is_not_the_evaluations(void **state)
 	assert_cause(&m, "EVAL_BATCH_LARGE");
 	m.left = 100 * MIB;
 	assert_int_equal(assert_cause(&m, "EVAL_BATCH_LARGE"), 800 * MIB);
+	/* The reader sees both numbers. */
+	d = diagnosis_of(&m);
+	assert_non_null(strstr(d.findings[0].message, "900.0 MiB"));
+	assert_non_null(strstr(d.findings[0].message, "100.0 MiB"));
+	diagnosis_release(&d);
 	m.left = 600 * MIB;
 	assert_cause(&m, "EARLIER_STEP_KEPT");
 }
