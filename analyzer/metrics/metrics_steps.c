@@ -126,14 +126,17 @@ static bytes saved_without(const struct device_pass *d, enum counterfactual kind
 static void record_counterfactuals(const struct device_pass *d)
 {
 	struct metrics *m = d->m;
-	bytes request = d->failure ? d->failure->requested : 0;
+	bytes request = d->failure ? d->failure->requested : 0, before = d->peak_before;
 
+	/* The second step has the states that the first one made, in its passes too. */
+	if (d->later_states)
+		before = larger_of(before, m->whole_pass);
 	m->allocated_peak = d->device->peak.allocated;
 	m->reserved_peak = d->device->reserved_peak;
 	m->peak_needed = m->allocated_peak > m->allocated + request ? m->allocated_peak
 								    : m->allocated + request;
-	if (m->peak_needed > d->peak_before && d->peak_before > 0)
-		m->size_growth = m->peak_needed - d->peak_before;
+	if (m->peak_needed > before && d->peak_before > 0)
+		m->size_growth = m->peak_needed - before;
 	/* The step that failed would have grown in all its parts as in those that it got to. */
 	for (size_t i = 0; i + 1 < d->count && m->failed && m->size_ratio > 100; i++) {
 		bytes rise = (d->list[i].peak - d->list[i].floor) / 100;

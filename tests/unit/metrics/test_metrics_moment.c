@@ -111,6 +111,26 @@ static void later_steps_have_the_states_too(void **state)
 	assert_int_equal(m->without_saving, 10 * MIB);
 }
 
+/*
+ * The first step needs 115 MiB in its passes and 145 in the optimizer's step, which makes 40 of
+ * states: with these, the passes of the second step need 155. It has grown by 15 when it asks for
+ * 170.
+ */
+static void the_states_of_the_first_step_are_no_growth(void **state)
+{
+	struct fixture *f = *state;
+	uint64_t g;
+
+	make(f, f->setup, 100 * MIB);
+	g = micro_batch(f);
+	make(f, f->optimizer, 40 * MIB);
+	drop(f, f->zero_grad, g, 5 * MIB);
+	f->w.header.exit_status = 1;
+	make(f, f->model, 4 * MIB);
+	fixture_event(f, MT_TENSOR_OOM, MIB, 26 * MIB, f->model);
+	assert_int_equal(fixture_report(f)->metrics->size_growth, 15 * MIB);
+}
+
 /* Data that the job's own code makes in a function called generate: no cache of keys and values. */
 static void generated_data_are_no_cache(void **state)
 {
@@ -216,6 +236,7 @@ int main(void)
 		CASE(what_a_library_takes_grows_until_it_is_refused),
 		CASE(the_step_that_failed_has_not_grown),
 		CASE(later_steps_have_the_states_too),
+		CASE(the_states_of_the_first_step_are_no_growth),
 		CASE(generated_data_are_no_cache),
 		CASE(the_states_of_optimizers_are_no_tensors_that_steps_leave),
 		CASE(what_the_jobs_own_code_leaves_are_no_states),
