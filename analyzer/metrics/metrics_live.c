@@ -1,5 +1,6 @@
 #include "metrics/metrics_live.h"
 
+#include "metrics/metrics_calls.h"
 #include "metrics/metrics_doubled.h"
 #include "metrics/metrics_head.h"
 #include "metrics/metrics_replaced.h"
@@ -14,29 +15,8 @@ static int is_new_stack(const struct device_pass *d, uint32_t stack, size_t coun
 	return l && !l->before && (!l->last_step || l->last_step == d->step + 1);
 }
 
-/* Has a stack held two blocks at once, in this step or another? */
-static int holds_several(const struct stack_levels *l)
-{
-	return l->held >= 2 * l->now || (l->before && l->held_before >= 2 * l->before);
-}
-
-/* Two calls of a model: what shows of whether the later one keeps a graph, as the earlier one does.
- * Layers of one line, whose blocks the later call never held together, are under no_grad(). */
-static void compare_calls(const struct device_pass *d, const struct live_passes *p,
-			  size_t stack_count)
-{
-	const struct stack_levels *first, *again;
-
-	if (!p->again || p->first_stack >= stack_count || p->again_stack >= stack_count)
-		return;
-	first = &d->stacks[p->first_stack];
-	again = &d->stacks[p->again_stack];
-	d->m->again_kept = again->blocks && holds_several(again);
-	d->m->again_freed = again->freed && !d->m->again_kept && holds_several(first);
-}
-
 static void copy_passes(const struct device_pass *d, const struct live_passes *p,
-			size_t stack_count)
+			const struct tables *t)
 {
 	struct metrics *m = d->m;
 
@@ -54,9 +34,9 @@ static void copy_passes(const struct device_pass *d, const struct live_passes *p
 	m->left_blocks = p->left.blocks;
 	m->left_steps = p->left.steps;
 	m->left_stack = p->left.stack;
-	m->again_is_new = p->again && is_new_stack(d, p->again_stack, stack_count);
-	m->again_was_new = p->again && is_new_stack(d, p->first_stack, stack_count);
-	compare_calls(d, p, stack_count);
+	m->again_is_new = p->again && is_new_stack(d, p->again_stack, t->stack_count);
+	m->again_was_new = p->again && is_new_stack(d, p->first_stack, t->stack_count);
+	metrics_compare_calls(d, t, p);
 }
 
 static void copy_duplicates(struct metrics *m, const struct duplicates *p)
@@ -201,7 +181,7 @@ static void find_own_logits(const struct metrics_pass *p, struct device_pass *d,
 void metrics_what_is_live(const struct metrics_pass *p, struct device_pass *d,
 			  const struct snapshot *live)
 {
-	copy_passes(d, &live->passes, p->tables->stack_count);
+	copy_passes(d, &live->passes, p->tables);
 	copy_duplicates(d->m, &live->duplicates);
 	d->m->untied = live->untied.bytes;
 	d->m->untied_block = live->untied.block;

@@ -1,0 +1,88 @@
+#include "metrics/metrics_calls.h"
+
+#include "util/order.h"
+
+#include <stdlib.h>
+
+/* A line of the model's code, and a stack in which it made blocks. */
+struct line_of_model {
+	uint64_t model;
+	uint32_t stack;
+};
+
+struct lines_of_model {
+	struct line_of_model *list;
+	size_t count;
+};
+
+static int by_model(const void *a, const void *b)
+{
+	const struct line_of_model *x = a, *y = b;
+
+	return ORDER(x->model, y->model);
+}
+
+/* The lines of the model that made blocks when this stack's caller called it. */
+static struct lines_of_model lines_of(const struct device_pass *d, const struct tables *t,
+				      uint32_t stack)
+{
+	uint32_t caller = tables_stack_info(t, stack)->caller_hash;
+	struct lines_of_model l = { .list = xcalloc(t->stack_count, sizeof(*l.list)) };
+
+	for (uint32_t i = 1; i < t->stack_count; i++) {
+		const struct stack_info *s = tables_stack_info(t, i);
+
+		if (s->model_hash && s->caller_hash == caller && d->stacks[i].blocks)
+			l.list[l.count++] = (struct line_of_model){ s->model_hash, i };
+	}
+	if (l.count)
+		qsort(l.list, l.count, sizeof(*l.list), by_model);
+	return l;
+}
+
+/*
+ * Of what the earlier call keeps, how much is of lines that the later call has run too? A line
+ * whose blocks the later call alone frees before a backward pass runs under no_grad() there.
+ */
+static int drops_most(const struct device_pass *d, const struct tables *t,
+		      const struct live_passes *p)
+{
+	struct lines_of_model first = lines_of(d, t, p->first_stack),
+			      again = lines_of(d, t, p->again_stack);
+	bytes dropped = 0, both = 0;
+
+	for (size_t i = 0; i < first.count && again.count; i++) {
+		const struct stack_levels *x = &d->stacks[first.list[i].stack];
+		const struct line_of_model *y = bsearch(&first.list[i], again.list, again.count,
+							sizeof(*again.list), by_model);
+
+		if (!y || x->dropped)
+			continue;
+		add(&both, x->live);
+		add(&dropped, d->stacks[y->stack].dropped ? x->live : 0);
+	}
+	free(first.list);
+	free(again.list);
+	return dropped > both / 2;
+}
+
+/* Has a stack held two blocks at once, in this step or another? */
+static int holds_several(const struct stack_levels *l)
+{
+	return l->held >= 2 * l->now || (l->before && l->held_before >= 2 * l->before);
+}
+
+void metrics_compare_calls(const struct device_pass *d, const struct tables *t,
+			   const struct live_passes *p)
+{
+	const struct stack_levels *first, *again;
+
+	if (!p->again || p->first_stack >= t->stack_count || p->again_stack >= t->stack_count)
+		return;
+	first = &d->stacks[p->first_stack];
+	again = &d->stacks[p->again_stack];
+	d->m->again_kept = again->blocks && holds_several(again);
+	/* Layers of one line, whose blocks the later call never held together. */
+	d->m->again_freed =
+		(again->freed && !d->m->again_kept && holds_several(first)) || drops_most(d, t, p);
+}
