@@ -208,9 +208,9 @@ void rounds_find(struct turns *t)
 		return;
 	for (size_t i = 0; i < t->count; i++)
 		shows |= t->list[i].shows;
-	/* The optimizer never shows: it may step after each turn. */
+	/* The optimizer never shows: it may step after each turn but those of an inner loop. */
 	for (size_t i = 0; i < t->count && !shows; i++)
-		t->list[i].shows = t->list[i].has_backward;
+		t->list[i].shows = t->list[i].has_backward && !t->list[i].is_inner;
 	find_classes(t);
 	end_rounds(t);
 	end_by_count(t);

@@ -19,6 +19,7 @@
 struct turn {
 	uint32_t forward;     /* the line of its first forward pass, 0 if none shows */
 	int in_optimizer;     /* the optimizer itself calls the model (a closure) */
+	int is_inner;         /* it calls the model with weights that are none of its parameters */
 	int has_backward;     /* only the last one may have none: the trace ends before */
 	int shows;            /* the optimizer or zero_grad() was seen after it */
 	int ends;             /* found by rounds_find(): a step ends with it */

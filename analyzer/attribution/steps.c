@@ -47,6 +47,13 @@ static int is_another(const struct numbering *n, size_t i, int forward)
 	return activity_is_backward(n->list[i].activity) && forward;
 }
 
+/* Is the model called with weights that the job's own code has made, and steps itself? */
+static int is_inner(const struct numbering *n, const struct span *s)
+{
+	return activity_is_forward(s->activity) &&
+	       (tables_stack_info(n->tables, s->stack)->tags & TAGGED(OWN_WEIGHTS)) != 0;
+}
+
 /* Writes the list of turns, each with the lines that step the optimizer after it. */
 static void find_turns(struct numbering *n)
 {
@@ -63,6 +70,7 @@ static void find_turns(struct numbering *n)
 			next.in_optimizer = (tables_stack_flags(n->tables, s->stack) &
 					     (STACK_OPTIMIZER | STACK_CLOSURE)) != 0;
 		}
+		next.is_inner |= is_inner(n, s);
 		if (is_another(n, i, forward)) {
 			next.has_backward = 1;
 			turns_add(&n->turns, &next);

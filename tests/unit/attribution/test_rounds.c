@@ -233,6 +233,23 @@ static void a_function_may_have_any_name(void **state)
 	assert_phases(run(f), "1forward 1backward");
 }
 
+/* An inner loop calls the model with weights that it makes of gradients: its backward passes end no
+ * step, also before the first step of the optimizer. */
+static void an_inner_loop_ends_no_step(void **state)
+{
+	struct fixture *f = *state;
+	uint32_t inner = stack(
+		f, write_frame(&f->w, "Net.forward", "/job/net.py", 2),
+		write_frame(&f->w, "functional_call", TORCH "_functorch/functional_call.py", 148),
+		write_frame(&f->w, "adapt", "/job/maml.py", 10));
+
+	for (unsigned i = 0; i < 3; i++) {
+		drop_in_backward(f, make(f, inner, 10 * MIB), 10 * MIB);
+		make(f, f->input, 4 * MIB);
+	}
+	assert_int_equal(run(f)->now.step, 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -248,6 +265,7 @@ int main(void)
 		CASE(between_forward_and_backward_no_evaluation_begins),
 		CASE(a_line_before_a_backward_pass_trains),
 		CASE(a_function_may_have_any_name),
+		CASE(an_inner_loop_ends_no_step),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
