@@ -2,13 +2,15 @@
 
 #include "attribution/attribution.h"
 #include "util/order.h"
+#include "util/size_counts.h"
 
 #include <stdlib.h>
 
 #define MAX_CALLERS 64
-#define MAX_SHORTER                                                                   \
-	16 /* batches vary in length; a smaller block of one line is of another layer \
-	    */
+#define MAX_SHORTER                                                                            \
+	16          /* batches vary in length; a smaller block of one line is of another layer \
+		     */
+#define MIN_GRAPH 8 /* of a forward pass, the least part that a graph of its gradients takes */
 #define MIN_LEFT (INT64_C(64) << 10) /* smaller blocks have no stack */
 
 /* A block of the job's own code, or of the model that it calls. */
@@ -351,6 +353,56 @@ static int has_left(const struct lifetimes *l, const struct spans *spans, const 
 	return 0;
 }
 
+/* The span of a time, if it is of the step of the moment; else NULL. */
+static const struct span *span_of_step(const struct spans *spans, const struct span *now,
+				       uint64_t time_ns)
+{
+	const struct span *s = now ? spans_at(spans, time_ns) : NULL;
+
+	return s && s->step == now->step ? s : NULL;
+}
+
+/* Is the backward pass of a span over at the moment? */
+static int is_over(const struct span *s, const struct span *now)
+{
+	while (s < now && s->phase == PHASE_BACKWARD)
+		s++;
+	return s->phase != PHASE_BACKWARD;
+}
+
+/*
+ * What the backward passes of this step have made beyond a gradient of each parameter, and stays
+ * after them: the graph of gradients that the job differentiates once more, for a penalty on
+ * gradients or an inner loop. It needs the forward passes that it comes from.
+ */
+static bytes graph_of_gradients(const struct lifetimes *l, const struct spans *spans,
+				const struct tables *t, const struct span *now)
+{
+	struct size_counts parameters = { 0 };
+	bytes sum = 0;
+
+	for (size_t i = 0; i < l->count; i++)
+		if (l->list[i].category == CATEGORY_PARAMETERS)
+			size_counts_add(&parameters, l->list[i].alloc.bytes);
+	size_counts_sort(&parameters);
+	for (size_t i = 0; i < l->count; i++) {
+		const struct lifetime *x = &l->list[i];
+		const struct span *s = span_of_step(spans, now, x->alloc.time_ns);
+		struct size_count *parameter;
+
+		if (!(t->thread_flags[x->alloc.thread] & THREAD_AUTOGRAD) || !s ||
+		    x->category == CATEGORY_WORKSPACES || !is_over(s, now))
+			continue;
+		parameter = size_counts_near(&parameters, x->alloc.bytes);
+		if (parameter)
+			parameter->count--;
+		else
+			sum = bytes_add(sum, x->alloc.bytes);
+	}
+	size_counts_release(&parameters);
+	return sum;
+}
+
 struct live_passes passes_live(const struct lifetimes *l, const struct spans *spans,
 			       const struct tables *t, uint32_t request, uint64_t at_ns)
 {
@@ -362,6 +414,7 @@ struct live_passes passes_live(const struct lifetimes *l, const struct spans *sp
 	struct pass *all = divide(list, count, spans, t, &passes);
 	uint32_t over = backwards_over(&backwards, at_ns);
 	struct made largest = { 0 };
+	bytes graph = graph_of_gradients(l, spans, t, now);
 	uint32_t counted = UINT32_MAX; /* the backward passes before the last kept pass */
 
 	live.count = (uint32_t)passes;
@@ -373,7 +426,9 @@ struct live_passes passes_live(const struct lifetimes *l, const struct spans *sp
 			live.waiting = bytes_add(live.waiting, all[i].bytes);
 			live.waiting_count++;
 		}
-		if (all[i].backwards >= over)
+		if (all[i].backwards >= over ||
+		    (span_of_step(spans, now, list[all[i].first].time_ns) &&
+		     graph >= all[i].bytes / MIN_GRAPH))
 			continue;
 		live.kept = bytes_add(live.kept, all[i].bytes);
 		live.kept_stacks =

@@ -5,7 +5,9 @@
 
 #include <stdlib.h>
 
-#define MAX_SIZES 65536 /* that are told apart */
+#define MAX_SIZES 65536              /* that are told apart */
+#define MAX_SPARE (INT64_C(1) << 20) /* the allocator splits off no smaller remainder */
+#define MAX_TRIES 64                 /* sizes that are compared with one */
 
 struct size_entry {
 	struct size_count of;
@@ -51,6 +53,25 @@ uint64_t size_counts_find(const struct size_counts *s, bytes size)
 	const struct size_count *found = size_counts_at(s, size);
 
 	return found ? found->count : 0;
+}
+
+struct size_count *size_counts_near(const struct size_counts *s, bytes size)
+{
+	bytes spare = smaller_of(MAX_SPARE, size / 4);
+	size_t low = 0, high = s->count;
+
+	while (low < high) {
+		size_t middle = (low + high) / 2;
+
+		if (s->list[middle].size < size - spare)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	for (size_t tries = 0; tries < MAX_TRIES && low < s->count; tries++, low++)
+		if (s->list[low].size <= size + spare && s->list[low].count)
+			return &s->list[low];
+	return NULL;
 }
 
 void size_counts_release(struct size_counts *s)

@@ -24,6 +24,9 @@ void size_counts_sort(struct size_counts *s);
 struct size_count *size_counts_at(const struct size_counts *s, bytes size);
 /* How many blocks of exactly this size the list has. */
 uint64_t size_counts_find(const struct size_counts *s, bytes size);
+/* An entry that still counts a block of about this size: PyTorch's allocator gives a block up to 1
+ * MiB more than it needs. NULL if there is none. */
+struct size_count *size_counts_near(const struct size_counts *s, bytes size);
 void size_counts_release(struct size_counts *s);
 
 #endif

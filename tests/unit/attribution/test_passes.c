@@ -213,6 +213,40 @@ static void losses_of_one_pass_do_not_wait(void **state)
 	assert_int_equal(passes(&s, BATCH, 900).waiting, (30 + 4 * 21) * MIB);
 }
 
+/* A penalty on gradients: a backward pass, over in this step, has made gradients of two parameters
+ * and `more` that stays. Then comes another forward pass, of this step or of the next. */
+static bytes kept_for_a_penalty(uint32_t step, bytes more)
+{
+	struct scene s;
+
+	make(&s);
+	s.tables.thread_flags[1] = THREAD_AUTOGRAD;
+	span(&s, 0, PHASE_SETUP, 1);
+	block(&s, 10, FIRST, 4 * MIB, CATEGORY_PARAMETERS);
+	block(&s, 11, FIRST, 4 * MIB, CATEGORY_PARAMETERS);
+	span(&s, 90, PHASE_FORWARD, 1);
+	forward(&s, 100, 0);
+	span(&s, 200, PHASE_BACKWARD, 1);
+	for (uint64_t i = 0; i < 3; i++) {
+		block(&s, 201 + i, OPTIMIZER, i < 2 ? 4 * MIB + MIB / 4 : more, CATEGORY_GRADIENTS);
+		s.list[s.live.count - 1].alloc.thread = 1;
+	}
+	span(&s, 300, PHASE_FORWARD, step);
+	forward(&s, 400, 0);
+	return passes(&s, MT_NO_STACK, 500).kept;
+}
+
+static void a_graph_of_gradients_needs_its_forward_pass(void **state)
+{
+	(void)state;
+	assert_int_equal(kept_for_a_penalty(1, 10 * MIB), 0);
+	/* Gradients of parameters are none, even if the allocator gave them a little more. */
+	assert_int_equal(kept_for_a_penalty(1, MIB), 30 * MIB);
+	/* The next step differentiates none of it. Without a sign of an optimizer, there is none.
+	 */
+	assert_int_equal(kept_for_a_penalty(2, 10 * MIB), 30 * MIB);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -222,6 +256,7 @@ int main(void)
 		cmocka_unit_test(a_pass_ends_with_its_loss),
 		cmocka_unit_test(a_graph_that_outlives_its_backward_pass_is_kept),
 		cmocka_unit_test(another_line_calls_the_model_again),
+		cmocka_unit_test(a_graph_of_gradients_needs_its_forward_pass),
 		cmocka_unit_test(blocks_of_an_earlier_step_are_left),
 		cmocka_unit_test(what_follows_a_step_is_left_of_it),
 		cmocka_unit_test(an_unrolled_cell_is_one_pass),
