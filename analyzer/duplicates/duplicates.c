@@ -2,6 +2,7 @@
 
 #include "attribution/attribution.h"
 #include "duplicates/trained.h"
+#include "duplicates/unstepped.h"
 #include "util/order.h"
 #include "util/sizes_twice.h"
 
@@ -204,39 +205,6 @@ static int find_deep_copies(struct duplicates *d, const struct lifetime *const *
 	return 1;
 }
 
-/* Does a state have this size? One of another precision has half or twice of it, or four times. */
-static int has_state(const struct size_counts *states, bytes size)
-{
-	return size_counts_find(states, size) || size_counts_find(states, size / 2) ||
-	       size_counts_find(states, size * 2) || size_counts_find(states, size * 4);
-}
-
-/* Gradients of sizes of which there is no state, while the optimizer has states.
- * Small blocks count too: biases, norms and adapters may be all that is trained. */
-static bytes unstepped(const struct lifetimes *l, const struct tables *t)
-{
-	struct size_counts states = { 0 };
-	bytes sum = 0;
-	int is_sure = 0; /* a state has a stack that says so */
-
-	for (size_t i = 0; i < l->count; i++)
-		if (l->list[i].category == CATEGORY_OPTIMIZER_STATES &&
-		    !tables_stack_is_own_code(t, l->list[i].alloc.stack)) {
-			size_counts_add(&states, l->list[i].alloc.bytes);
-			is_sure |= (tables_stack_flags(t, l->list[i].alloc.stack) &
-				    STACK_OPTIMIZER) != 0;
-		}
-	size_counts_sort(&states);
-	for (size_t i = 0; is_sure && i < l->count; i++) {
-		const struct lifetime *x = &l->list[i];
-
-		if (x->category == CATEGORY_GRADIENTS && !has_state(&states, x->alloc.bytes))
-			sum = bytes_add(sum, x->alloc.bytes);
-	}
-	size_counts_release(&states);
-	return sum;
-}
-
 /* Does the job's own code make this block, and no module's or library's? */
 static int is_data(const struct trained *n, const struct lifetime *l, const struct tables *t)
 {
@@ -386,6 +354,26 @@ static int is_gradient_size(const struct trained *n, bytes size, bytes gradients
 	       (size >= gradients / 100 * 99 && size <= gradients / 100 * 101);
 }
 
+/* Has the job called a model with weights that its own code has made? */
+static int calls_with_own_weights(const struct spans *spans, const struct tables *t,
+				  const struct span *now)
+{
+	for (const struct span *s = spans->list; now && s <= now; s++)
+		if (tables_stack_info(t, s->stack)->tags & TAGGED(OWN_WEIGHTS))
+			return 1;
+	return 0;
+}
+
+/* May it be one of such weights, which an inner loop makes of gradients? */
+static int is_own_weight(const struct trained *n, const struct spans *spans, const struct tables *t,
+			 const struct mt_record *r)
+{
+	const struct span *s = spans_at(spans, r->time_ns);
+
+	return s && s->phase != PHASE_SETUP && tables_stack_is_own_code(t, r->stack) &&
+	       trained_has(n, r->bytes);
+}
+
 static void find_gradient_copies(struct duplicates *d, const struct trained *n,
 				 const struct lifetimes *l, const struct spans *spans,
 				 const struct tables *t, const struct failed_request *request,
@@ -440,22 +428,25 @@ struct duplicates duplicates_live(const struct lifetimes *l, const struct spans 
 	struct trained n = { 0 };
 	const struct lifetime **held = xcalloc(l->count + 1, sizeof(struct lifetime *));
 	size_t count = 0;
-	int has_deep_copy;
+	int has_deep_copy, has_own_weights;
 
 	trained_count(&n, l, t, now && now->phase == PHASE_BACKWARD);
+	has_own_weights = calls_with_own_weights(spans, t, now);
 	for (size_t i = 0; i < l->count; i++)
-		if (is_held(&l->list[i], t))
+		if (is_held(&l->list[i], t) &&
+		    !(has_own_weights && is_own_weight(&n, spans, t, &l->list[i].alloc)))
 			held[count++] = &l->list[i];
 	if (count)
 		qsort(held, count, sizeof(struct lifetime *), by_time);
 	find_copies(&d, &n, spans, t, held, count);
 	if (!n.states.count && !n.gradients.count)
 		find_second_model(&d, held, count);
-	d.unstepped = unstepped(l, t);
+	d.unstepped = unstepped_live(l, spans, t);
 	d.twin = twin_of(held, count);
 	has_deep_copy = find_deep_copies(&d, held, count, t);
 	find_data(&d, &n, spans, t, held, count, now);
-	find_gradient_copies(&d, &n, l, spans, t, request, at_ns);
+	if (!has_own_weights)
+		find_gradient_copies(&d, &n, l, spans, t, request, at_ns);
 	d.request_is_own = is_own_request(&n, spans, t, request, now);
 	d.states = second_states(&n, has_deep_copy);
 	free(held);

@@ -102,7 +102,10 @@ static void a_gradient_without_states_is_not_stepped(void **state)
 	training(&s);
 	block(&s, 21, MT_NO_STACK, MIB, CATEGORY_GRADIENTS);
 	block(&s, 21, MT_NO_STACK, 2 * MIB, CATEGORY_GRADIENTS);
+	block(&s, 4, BATCH, 64 * MIB, CATEGORY_PARAMETERS);
 	block(&s, 22, MT_NO_STACK, 64 * MIB, CATEGORY_GRADIENTS);
+	/* A gradient of gradients is of no parameter. */
+	block(&s, 23, MT_NO_STACK, 24 * MIB, CATEGORY_GRADIENTS);
 	d = duplicates(&s, 30);
 	assert_int_equal(d.unstepped, 64 * MIB);
 }
@@ -429,6 +432,33 @@ static void a_queue_that_outlives_its_step_is_data(void **state)
 	assert_int_equal(duplicates(&s, 70).data_blocks, 9);
 }
 
+/* An inner loop makes weights of gradients behind a backward pass, and calls the model with them:
+ * they are neither copies of gradients nor a second model. */
+static void weights_of_an_inner_loop_are_no_copies(void **state)
+{
+	struct scene s;
+	struct duplicates d;
+
+	(void)state;
+	for (int is_inner = 0; is_inner < 2; is_inner++) {
+		make(&s);
+		activity(&s, 0, PHASE_SETUP, ACTIVITY_MAIN);
+		activity(&s, 5, PHASE_FORWARD, ACTIVITY_MODEL);
+		s.spans[1].stack = FIRST;
+		s.info[FIRST].tags = is_inner ? TAGGED(OWN_WEIGHTS) : 0;
+		activity(&s, 10, PHASE_BACKWARD, ACTIVITY_BACKWARD);
+		activity(&s, 20, PHASE_FORWARD, ACTIVITY_MAIN);
+		for (uint64_t i = 0; i < 3; i++) {
+			block(&s, 1 + i, BATCH, (bytes)(i + 1) * MIB, CATEGORY_PARAMETERS);
+			block(&s, 11 + i, MT_NO_STACK, (bytes)(i + 1) * MIB, CATEGORY_GRADIENTS);
+			block(&s, 21 + i, BATCH, (bytes)(i + 1) * MIB, CATEGORY_TEMPORARIES);
+		}
+		d = duplicates(&s, 30);
+		assert_int_equal(d.gradient_copies, is_inner ? 0 : 6 * MIB);
+		assert_int_equal(d.copies, is_inner ? 0 : 6 * MIB);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -453,6 +483,7 @@ int main(void)
 		cmocka_unit_test(a_parameter_that_only_its_gradient_shows_is_one),
 		cmocka_unit_test(what_every_step_keeps_is_no_data),
 		cmocka_unit_test(a_queue_that_outlives_its_step_is_data),
+		cmocka_unit_test(weights_of_an_inner_loop_are_no_copies),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

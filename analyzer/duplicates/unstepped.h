@@ -1,0 +1,16 @@
+/* Gradients that no optimizer uses. */
+#ifndef MEMTRACE_UNSTEPPED_H
+#define MEMTRACE_UNSTEPPED_H
+
+#include "attribution/lifetime.h"
+#include "attribution/spans.h"
+#include "trace/tables.h"
+
+/*
+ * Gradients of sizes of which there is no state, while the optimizer has states. Small blocks count
+ * too: biases, norms and adapters may be all that is trained. What has no parameter's size is a
+ * gradient of gradients. `l` is classified.
+ */
+bytes unstepped_live(const struct lifetimes *l, const struct spans *spans, const struct tables *t);
+
+#endif
