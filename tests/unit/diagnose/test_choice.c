@@ -75,6 +75,11 @@ static void results_have_a_call_between(void **state)
 	m.run_repeat_stacks = 5;
 	assert_int_equal(confidence_of_cause(&m), confidence - 1);
 	m.run_repeat_stacks = 1;
+	/* Or one line has several layers of each of three calls. */
+	m.run_calls = 3;
+	assert_int_equal(confidence_of_cause(&m), confidence - 1);
+	m.run_calls = 20;
+	assert_int_equal(confidence_of_cause(&m), confidence);
 	/* Or the place has a part of what the run keeps. */
 	m.run_repeat_bytes = 300 * MIB;
 	m.run_live = 900 * MIB;

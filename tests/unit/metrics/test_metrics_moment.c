@@ -131,6 +131,25 @@ static void the_states_of_the_first_step_are_no_growth(void **state)
 	assert_int_equal(fixture_report(f)->metrics->size_growth, 15 * MIB);
 }
 
+/* Behind a step, two calls of the model of three blocks each; the batch of the second is made in
+ * between. The calls of the step do not count. */
+static void calls_since_the_last_step_are_counted(void **state)
+{
+	struct fixture *f = *state;
+
+	make(f, f->setup, 100 * MIB);
+	micro_batch(f);
+	make(f, f->optimizer, 40 * MIB);
+	f->w.header.exit_status = 1;
+	for (unsigned i = 0; i < 2; i++) {
+		make(f, f->input, MIB);
+		for (unsigned k = 0; k < 3; k++)
+			make(f, f->model, 4 * MIB);
+	}
+	fixture_event(f, MT_TENSOR_OOM, MIB, 26 * MIB, f->model);
+	assert_int_equal(fixture_report(f)->metrics->run_calls, 2);
+}
+
 /* Data that the job's own code makes in a function called generate: no cache of keys and values. */
 static void generated_data_are_no_cache(void **state)
 {
@@ -237,6 +256,7 @@ int main(void)
 		CASE(the_step_that_failed_has_not_grown),
 		CASE(later_steps_have_the_states_too),
 		CASE(the_states_of_the_first_step_are_no_growth),
+		CASE(calls_since_the_last_step_are_counted),
 		CASE(generated_data_are_no_cache),
 		CASE(the_states_of_optimizers_are_no_tensors_that_steps_leave),
 		CASE(what_the_jobs_own_code_leaves_are_no_states),
