@@ -441,7 +441,7 @@ struct duplicates duplicates_live(const struct lifetimes *l, const struct spans 
 	find_copies(&d, &n, spans, t, held, count);
 	if (!n.states.count && !n.gradients.count)
 		find_second_model(&d, held, count);
-	d.unstepped = unstepped_live(l, spans, t);
+	d.unstepped = unstepped_live(l, spans, t, now);
 	d.twin = twin_of(held, count);
 	has_deep_copy = find_deep_copies(&d, held, count, t);
 	find_data(&d, &n, spans, t, held, count, now);

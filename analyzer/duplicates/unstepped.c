@@ -29,7 +29,16 @@ static int may_be_parameter(const struct lifetime *l, const struct spans *spans,
 		!(t->thread_flags[l->alloc.thread] & THREAD_AUTOGRAD));
 }
 
-bytes unstepped_live(const struct lifetimes *l, const struct spans *spans, const struct tables *t)
+/* Has this step's backward pass made it, and it is not the first step? */
+static int is_made_anew(const struct lifetime *l, const struct spans *spans, const struct span *now)
+{
+	const struct span *s = now && now->step > 1 ? spans_at(spans, l->alloc.time_ns) : NULL;
+
+	return s && s->step == now->step && s->phase == PHASE_BACKWARD;
+}
+
+bytes unstepped_live(const struct lifetimes *l, const struct spans *spans, const struct tables *t,
+		     const struct span *now)
 {
 	struct size_counts states = { 0 }, parameters = { 0 };
 	bytes sum = 0;
@@ -49,7 +58,8 @@ bytes unstepped_live(const struct lifetimes *l, const struct spans *spans, const
 	for (size_t i = 0; is_sure && i < l->count; i++) {
 		const struct lifetime *x = &l->list[i];
 
-		if (x->category == CATEGORY_GRADIENTS && !has_state(&states, x->alloc.bytes) &&
+		if (x->category == CATEGORY_GRADIENTS && !is_made_anew(x, spans, now) &&
+		    !has_state(&states, x->alloc.bytes) &&
 		    has_parameter(&parameters, x->alloc.bytes))
 			sum = bytes_add(sum, x->alloc.bytes);
 	}

@@ -78,4 +78,16 @@ static inline void block(struct scene *s, uint64_t time_ns, uint32_t stack, byte
 	};
 }
 
+/* A model of three parameters with Adam's states, in a forward pass. */
+static inline void training(struct scene *s)
+{
+	make(s);
+	span(s, 0, PHASE_SETUP, 1);
+	for (uint64_t i = 0; i < 3; i++)
+		block(s, 1 + i, BATCH, (bytes)(i + 1) * MIB, CATEGORY_PARAMETERS);
+	for (uint64_t i = 0; i < 6; i++)
+		block(s, 10 + i, OPTIMIZER, (bytes)(i / 2 + 1) * MIB, CATEGORY_OPTIMIZER_STATES);
+	span(s, 20, PHASE_FORWARD, 2);
+}
+
 #endif

@@ -16,18 +16,6 @@ static struct duplicates duplicates(const struct scene *s, uint64_t at_ns)
 	return duplicates_with(s, MT_NO_STACK, 0, at_ns);
 }
 
-/* A model of three parameters with Adam's states, in a forward pass. */
-static void training(struct scene *s)
-{
-	make(s);
-	span(s, 0, PHASE_SETUP, 1);
-	for (uint64_t i = 0; i < 3; i++)
-		block(s, 1 + i, BATCH, (bytes)(i + 1) * MIB, CATEGORY_PARAMETERS);
-	for (uint64_t i = 0; i < 6; i++)
-		block(s, 10 + i, OPTIMIZER, (bytes)(i / 2 + 1) * MIB, CATEGORY_OPTIMIZER_STATES);
-	span(s, 20, PHASE_FORWARD, 2);
-}
-
 static void one_model_has_no_duplicates(void **state)
 {
 	struct scene s;
@@ -91,23 +79,6 @@ static void a_second_optimizer_is_found(void **state)
 	for (uint64_t i = 0; i < 3; i++)
 		block(&s, 16, OPTIMIZER, (bytes)(i + 1) * MIB, CATEGORY_OPTIMIZER_STATES);
 	assert_int_equal(duplicates(&s, 30).states, 0);
-}
-
-static void a_gradient_without_states_is_not_stepped(void **state)
-{
-	struct scene s;
-	struct duplicates d;
-
-	(void)state;
-	training(&s);
-	block(&s, 21, MT_NO_STACK, MIB, CATEGORY_GRADIENTS);
-	block(&s, 21, MT_NO_STACK, 2 * MIB, CATEGORY_GRADIENTS);
-	block(&s, 4, BATCH, 64 * MIB, CATEGORY_PARAMETERS);
-	block(&s, 22, MT_NO_STACK, 64 * MIB, CATEGORY_GRADIENTS);
-	/* A gradient of gradients is of no parameter. */
-	block(&s, 23, MT_NO_STACK, 24 * MIB, CATEGORY_GRADIENTS);
-	d = duplicates(&s, 30);
-	assert_int_equal(d.unstepped, 64 * MIB);
 }
 
 static void data_that_is_made_at_once_is_a_set(void **state)
@@ -466,7 +437,6 @@ int main(void)
 		cmocka_unit_test(buckets_of_gradients_tell_no_copies),
 		cmocka_unit_test(a_second_model_is_found),
 		cmocka_unit_test(a_second_optimizer_is_found),
-		cmocka_unit_test(a_gradient_without_states_is_not_stepped),
 		cmocka_unit_test(data_that_is_made_at_once_is_a_set),
 		cmocka_unit_test(one_block_for_all_parameters_is_no_data),
 		cmocka_unit_test(copies_of_gradients_are_found),

@@ -1,0 +1,51 @@
+/* Gradients among live blocks that no optimizer uses. */
+#include "scene.h"
+
+#include "duplicates/unstepped.h"
+
+/* At the last span. */
+static bytes unstepped(const struct scene *s)
+{
+	return unstepped_live(&s->live, &s->all, &s->tables, &s->spans[s->all.count - 1]);
+}
+
+static void a_gradient_without_states_is_not_stepped(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	training(&s);
+	block(&s, 21, MT_NO_STACK, MIB, CATEGORY_GRADIENTS);
+	block(&s, 21, MT_NO_STACK, 2 * MIB, CATEGORY_GRADIENTS);
+	block(&s, 4, BATCH, 64 * MIB, CATEGORY_PARAMETERS);
+	block(&s, 22, MT_NO_STACK, 64 * MIB, CATEGORY_GRADIENTS);
+	/* A gradient of gradients is of no parameter. */
+	block(&s, 23, MT_NO_STACK, 24 * MIB, CATEGORY_GRADIENTS);
+	assert_int_equal(unstepped(&s), 64 * MIB);
+}
+
+/* In the second step, a gradient of the first one is still there: no optimizer has it. One that
+ * this step's backward pass has made anew is of an optimizer without states. */
+static void a_gradient_that_each_step_makes_anew_is_stepped(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	training(&s);
+	span(&s, 24, PHASE_BACKWARD, 2);
+	block(&s, 4, BATCH, 64 * MIB, CATEGORY_PARAMETERS);
+	block(&s, 5, BATCH, 32 * MIB, CATEGORY_PARAMETERS);
+	block(&s, 18, MT_NO_STACK, 64 * MIB, CATEGORY_GRADIENTS);
+	block(&s, 25, MT_NO_STACK, 32 * MIB, CATEGORY_GRADIENTS);
+	assert_int_equal(unstepped(&s), 64 * MIB);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_gradient_without_states_is_not_stepped),
+		cmocka_unit_test(a_gradient_that_each_step_makes_anew_is_stepped),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
