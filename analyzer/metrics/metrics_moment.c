@@ -67,7 +67,7 @@ static int evaluates(const struct moment_pass *s, uint32_t stack, uint64_t tags)
 	       evaluation_names_tell(&s->d->trained_names, s->p->tables, stack);
 }
 
-static void add_request(const struct moment_pass *s)
+static void add_request(struct moment_pass *s)
 {
 	struct metrics *m = s->d->m;
 	const struct failure *f = s->d->failure;
@@ -101,6 +101,7 @@ static void add_request(const struct moment_pass *s)
 	if (s->d->run_is_open) {
 		add(&s->d->run_born, n);
 		add(&m->run_live, n);
+		add(&s->run_model, tags & TAGGED(MODEL) ? n : 0);
 	}
 }
 

@@ -112,6 +112,81 @@ static void what_steps_have_left_is_not_the_evaluations(void **state)
 	assert_cause(&m, "EARLIER_STEP_KEPT");
 }
 
+/* An evaluation needs 900 MiB more than a step. */
+static void results_of_no_module_are_no_batch(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.in_backward = 0;
+	m.in_forward = m.in_evaluation = 1;
+	m.activations = 0;
+	m.size_growth = 900 * MIB;
+	m.huge = 350 * MIB;
+	m.huge_sum = 1050 * MIB;
+	m.huge_blocks = 3;
+	m.run_model = 30;
+	assert_cause(&m, "EVAL_BATCH_LARGE");
+	/* All scores of a ranking, behind the calls of the model. */
+	m.run_model = 0;
+	assert_cause(&m, "HUGE_TENSORS");
+	/* They are not what the evaluation needs more. */
+	m.huge_sum = 300 * MIB;
+	assert_cause(&m, "EVAL_BATCH_LARGE");
+}
+
+/* An evaluation made 20 GiB, of which 700 MiB are left: a block of each of 20 calls, 560 MiB. The
+ * call that made the last ones counts as a pass that waits. */
+static void one_result_of_each_pass_is_no_graph(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.in_backward = 0;
+	m.in_forward = m.in_evaluation = m.run_evaluates = 1;
+	m.run_new = m.run_model = 90;
+	m.run_live = 700 * MIB;
+	m.run_born = 20 * GIB;
+	m.run_blocks = 40;
+	m.run_repeats = 20;
+	m.run_repeat_bytes = 560 * MIB;
+	m.run_repeat_stacks = 1;
+	m.passes_waiting = 1;
+	m.waiting = 532 * MIB;
+	assert_cause(&m, "EVAL_ACCUMULATION");
+	/* Half of all that the passes made is there. */
+	m.run_born = 1400 * MIB;
+	assert_cause(&m, "EVAL_GRAPH_KEPT");
+}
+
+/* A graph of a backward pass holds blocks of autograd's threads, which have no parameter. */
+static void what_a_step_has_left_may_look_like_gradients(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.optimizer_states = 40 * MIB;
+	m.gradients = m.unstepped = 700 * MIB;
+	assert_cause(&m, "GRADIENTS_UNUSED");
+	m.left = 300 * MIB;
+	assert_cause(&m, "EARLIER_STEP_KEPT");
+}
+
+/* Of 2 GiB, 310 MiB are 15 %, and a third of the activations. */
+static void scores_that_are_a_third_of_the_activations_count(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.activations = 920 * MIB;
+	m.attention = 310 * MIB;
+	m.attention_block = 60 * MIB;
+	m.attention_blocks = 5;
+	assert_cause(&m, "ATTN_QUADRATIC");
+	m.activations = 940 * MIB;
+	assert_cause(&m, "ACT_PEAK");
+}
+
 /* After the first step of the optimizer, all that it trains has states. */
 static void the_first_step_shows_what_has_no_state(void **state)
 {
@@ -272,6 +347,10 @@ int main(void)
 		cmocka_unit_test(copies_of_each_gradient_are_no_history),
 		cmocka_unit_test(gradients_of_each_pass_are_no_graph),
 		cmocka_unit_test(what_steps_have_left_is_not_the_evaluations),
+		cmocka_unit_test(results_of_no_module_are_no_batch),
+		cmocka_unit_test(one_result_of_each_pass_is_no_graph),
+		cmocka_unit_test(what_a_step_has_left_may_look_like_gradients),
+		cmocka_unit_test(scores_that_are_a_third_of_the_activations_count),
 		cmocka_unit_test(the_first_step_shows_what_has_no_state),
 		cmocka_unit_test(a_prompts_cache_is_of_no_fixed_size),
 		cmocka_unit_test(a_small_request_has_a_pool_of_its_own),

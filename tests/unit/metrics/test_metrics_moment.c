@@ -169,6 +169,23 @@ static void generated_data_are_no_cache(void **state)
 	assert_int_equal(m->data, 1000 * MIB);
 }
 
+/* After two steps an evaluation has a batch of 60 MiB; the model asks for the other 40 MiB. */
+static void a_request_of_a_module_is_a_modules(void **state)
+{
+	struct fixture *f = *state;
+
+	make(f, f->setup, 10 * MIB);
+	for (int step = 0; step < 2; step++) {
+		uint64_t g = micro_batch(f);
+
+		drop(f, f->zero_grad, g, 5 * MIB);
+	}
+	make(f, f->input, 60 * MIB);
+	f->w.header.exit_status = 1;
+	fixture_event(f, MT_TENSOR_OOM, MIB, 40 * MIB, f->evaluation);
+	assert_int_equal(fixture_report(f)->metrics->run_model, 40);
+}
+
 /* Each of two steps has made the states of an optimizer of its own, of three parameters of 10, 20
  * and 30 MiB, and all are there in the third step. */
 static const struct metrics *optimizers(struct fixture *f, uint32_t stack)
@@ -258,6 +275,7 @@ int main(void)
 		CASE(the_states_of_the_first_step_are_no_growth),
 		CASE(calls_since_the_last_step_are_counted),
 		CASE(generated_data_are_no_cache),
+		CASE(a_request_of_a_module_is_a_modules),
 		CASE(the_states_of_optimizers_are_no_tensors_that_steps_leave),
 		CASE(what_the_jobs_own_code_leaves_are_no_states),
 		CASE(states_of_layers_that_are_unfrozen_are_no_leak),
