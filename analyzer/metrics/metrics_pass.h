@@ -69,8 +69,10 @@ struct stack_levels {
 	/* Steps with a block; of them, those with a larger one than all steps before, while one of
 	 * them is live. */
 	uint32_t steps, rises;
-	/* Blocks larger than all before, while one of them is live; blocks smaller than that. */
-	uint32_t block_rises, block_falls;
+	/* Blocks larger than all before, while one of them is live; blocks smaller than that; of
+	 * these, blocks of less than an eighth, which are no smaller ones of the same kind. */
+	uint32_t block_rises, block_falls, block_others;
+	bytes grown_first;    /* the first of the kind of the largest block */
 	bytes widened;        /* of blocks right after which one of half the size was freed */
 	bytes widened_before; /* of those, before the first call of the model */
 	bytes widened_last;   /* the last of those */

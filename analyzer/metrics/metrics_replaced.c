@@ -2,7 +2,8 @@
 
 #include "metrics/metrics_sizes.h"
 
-#define RISES 2 /* fewer rising sizes in a row may be chance */
+#define OTHER_KIND 8 /* times as large: no concatenation makes that of a tensor of this kind */
+#define RISES 2      /* fewer rising sizes in a row may be chance */
 /* PyTorch's allocator leaves the rest of a block with it if that has up to 1 MiB (kSmallSize of
  * c10/cuda/CUDACachingAllocator.cpp). */
 #define REST (INT64_C(1) << 20)
@@ -39,8 +40,11 @@ void metrics_note_block(struct device_pass *d, struct stack_levels *l, const str
 	d->latest = r->bytes;
 	d->latest_stack = r->stack;
 	l->blocks++;
+	if (r->bytes / OTHER_KIND > l->tallest)
+		l->grown_first = r->bytes;
 	l->block_rises += r->bytes > l->tallest && l->live;
 	l->block_falls += r->bytes + REST < l->tallest;
+	l->block_others += r->bytes < l->tallest / OTHER_KIND;
 	l->tallest = larger_of(r->bytes, l->tallest);
 }
 
@@ -84,20 +88,23 @@ void metrics_find_widened(const struct device_pass *d, const struct snapshot *li
 }
 
 /* Do the blocks grow, step by step, or outside of steps, and replace each other? A line may make
- * several tensors in turn, of each layer for example: `at_once` of one size. A model whose input
- * varies allocates growing blocks by chance. `more`: the request is one more of them. */
+ * several tensors in turn, of each layer for example: `at_once` of one size; the job's own code
+ * also much smaller ones, as the actions beside the states that a replay buffer holds. A model
+ * whose input varies allocates growing blocks by chance. `more`: the request is one more of them.
+ */
 static int is_growing(const struct stack_levels *l, int is_model, uint32_t more)
 {
 	uint32_t least = is_model ? 2 * RISES : RISES;
 	uint32_t at_once = (l->blocks + l->block_rises) / (l->block_rises + 1);
+	uint32_t falls = l->block_falls - (is_model ? 0 : l->block_others);
 
 	if (l->rises >= least && l->rises >= (l->steps - 1) / 5 * 4) {
 		bytes twice = (bytes)(l->blocks / l->steps) * 2; /* the blocks of two steps */
 
 		return (l->live + twice - 1) / twice <= l->tallest;
 	}
-	return l->block_rises + more >= 2 * least && !l->block_falls && at_once &&
-	       l->live / 2 / at_once <= l->tallest;
+	return l->block_rises + more >= 2 * least && l->freed + 1 >= l->block_rises && !falls &&
+	       at_once && l->live / 2 / at_once <= l->tallest;
 }
 
 /* A tensor to which a job adds with torch.cat: the block of its stack is larger than the one
@@ -112,12 +119,12 @@ void metrics_find_growing(const struct metrics_pass *p, const struct device_pass
 		bytes last = larger_of(request, l->tallest);
 
 		if (!is_growing(l, (p->tags[i] & TAGGED(MODEL)) != 0, request > l->tallest) ||
-		    last < 2 * l->first || bytes_add(l->live, request) <= m->growing ||
+		    last < 2 * l->grown_first || bytes_add(l->live, request) <= m->growing ||
 		    p->tags[i] & (TAGGED(OPTIMIZER) | TAGGED(KV_CACHE)))
 			continue;
 		m->growing = bytes_add(l->live, request);
 		m->growing_times = l->rises > l->block_rises ? l->rises : l->block_rises;
-		m->growing_first = l->first;
+		m->growing_first = l->grown_first;
 		m->growing_last = last;
 	}
 }

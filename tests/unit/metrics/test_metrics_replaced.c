@@ -39,6 +39,39 @@ static void tensors_of_one_size_do_not_grow(void **state)
 	assert_int_equal(growing(*state, 0), 0);
 }
 
+/* A line makes states of 4 MiB more in each of five rounds, and actions of a sixteenth of that;
+ * it drops those of the round before, or keeps all. */
+static bytes replay(struct fixture *f, int keeps)
+{
+	uint32_t line = own_line(f);
+	uint64_t states = 0, actions = 0;
+
+	for (bytes size = 4 * MIB; size <= 20 * MIB; size += 4 * MIB) {
+		uint64_t old_states = states, old_actions = actions;
+
+		states = make(f, line, size);
+		if (old_states && !keeps)
+			drop(f, line, old_states, size - 4 * MIB);
+		actions = make(f, line, size / 16);
+		if (old_actions && !keeps)
+			drop(f, line, old_actions, (size - 4 * MIB) / 16);
+	}
+	f->w.header.exit_status = 1;
+	fixture_event(f, MT_TENSOR_OOM, MIB, GIB, f->model);
+	return fixture_report(f)->metrics->growing;
+}
+
+static void a_replay_buffer_of_two_sizes_grows(void **state)
+{
+	assert_int_equal(replay(*state, 0), 20 * MIB + 20 * MIB / 16);
+}
+
+/* Copies of parameters, of which later layers have larger ones, and each a small bias. */
+static void larger_blocks_beside_smaller_ones_replace_none(void **state)
+{
+	assert_int_equal(replay(*state, 1), 0);
+}
+
 /* Four parameters, each converted on the line `where` to a type of `times` its size; then a step.
  */
 static bytes widened(struct fixture *f, uint32_t where, int times)
@@ -202,6 +235,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		CASE(tensors_of_several_layers_grow_in_turn),
+		CASE(a_replay_buffer_of_two_sizes_grows),
+		CASE(larger_blocks_beside_smaller_ones_replace_none),
 		CASE(tensors_of_one_size_do_not_grow),
 		CASE(a_conversion_to_twice_the_size_widens),
 		CASE(the_jobs_own_code_may_convert),
