@@ -44,6 +44,26 @@ static void adapters_have_a_frozen_base(void **state)
 	assert_int_equal(assert_cause(&m, "BASE_TRAINED"), 290 * MIB);
 }
 
+/* In the forward pass there are no gradients, but the states of a base of 190 MiB. */
+static void a_base_that_has_states_is_trained(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.tags = TAGGED(ADAPTER);
+	m.in_backward = 0;
+	m.in_forward = 1;
+	m.step = m.steps = 3;
+	m.adapters = 10 * MIB;
+	m.optimizer_states = 60 * MIB;
+	assert_cause(&m, "ACT_PEAK");
+	m.optimizer_states = 400 * MIB;
+	assert_int_equal(assert_cause(&m, "BASE_TRAINED"), 380 * MIB);
+	/* A head alone has them. */
+	m.optimizer_states = 200 * MIB;
+	assert_cause(&m, "ACT_PEAK");
+}
+
 /* Nearly all of such a job has half the size in the other type. */
 static void widened_parameters_are_a_cause(void **state)
 {
@@ -275,6 +295,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_new_call_is_not_the_references),
 		cmocka_unit_test(adapters_have_a_frozen_base),
+		cmocka_unit_test(a_base_that_has_states_is_trained),
 		cmocka_unit_test(widened_parameters_are_a_cause),
 		cmocka_unit_test(results_have_a_call_between),
 		cmocka_unit_test(a_first_step_with_no_grad_is_no_evaluation),
