@@ -166,6 +166,8 @@ static void add_origin(struct moment_pass *s, const struct mt_record *r, uint64_
 		add(&m->unsharded_gradients, r->bytes);
 	if (autograd && tag.step != (uint16_t)s->d->step)
 		add(&m->old_gradients, r->bytes);
+	if (autograd && m->in_backward && tag.run == s->d->run && is_parameter_size(s, r->bytes))
+		add(&m->backward_gradients, r->bytes);
 	if (!autograd && tag.run > 1 && is_copy(s, r->stack, r->bytes))
 		add(&m->copies, r->bytes);
 	if (tag.run == s->d->run && s->d->run_is_open) {
@@ -327,6 +329,25 @@ static void record_buckets(const struct moment_pass *s)
 	}
 }
 
+/* What autograd's threads have made and is no gradient. Recomputed blocks have frames. */
+static void record_backward(const struct moment_pass *s)
+{
+	const struct snapshot *live = live_at(s->d);
+	const struct tables *t = s->p->tables;
+	struct metrics *m = s->d->m;
+
+	for (size_t i = 0; i < live->count && m->in_backward; i++) {
+		const struct block_group *g = &live->groups[i];
+
+		if (g->category != CATEGORY_TEMPORARIES ||
+		    !(t->thread_flags[g->thread] & THREAD_AUTOGRAD) ||
+		    tables_stack_flags(t, g->stack) & STACK_FRAMES)
+			continue;
+		add(&m->backward_kept, g->bytes);
+		m->backward_kept_blocks += (int64_t)g->blocks;
+	}
+}
+
 /* What the device still has for tensors. What PyTorch holds and what lies outside may be of another
  * moment, and add up to more than it has. */
 static bytes free_bytes(const struct metrics *m)
@@ -419,6 +440,7 @@ void metrics_at_moment(const struct metrics_pass *p, unsigned device)
 	add_request(&s);
 	record_categories(&s);
 	record_buckets(&s);
+	record_backward(&s);
 	record_cache(&s);
 	metrics_what_is_live(p, s.d, live_at(s.d));
 	metrics_find_inference(p, s.d, live_at(s.d));

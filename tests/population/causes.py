@@ -1,6 +1,6 @@
 """The causes that faults have, and the rules that name each of them: the first finding must be one of these."""
 CAUSES = {
-    "graph kept": ("EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED", "GRAPH_KEPT", "GRAPH_UNUSED"),
+    "graph kept": ("EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED", "GRAPH_KEPT", "GRAPH_UNUSED", "BACKWARD_KEPT"),
     "failed pass kept": ("FORWARD_REPEATED", "GRAPH_KEPT"),  # a second try inside `except`, which keeps the frames of the first
     "list of tensors": ("EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED", "EVAL_ACCUMULATION", "INFERENCE_RESULTS"),  # the last one of a job without steps
     "evaluation with a graph": ("EVAL_GRAPH_KEPT", "GRAPH_KEPT"),

@@ -172,6 +172,26 @@ static void what_a_step_has_left_may_look_like_gradients(void **state)
 	assert_cause(&m, "EARLIER_STEP_KEPT");
 }
 
+/* A first backward pass has made 300 MiB of gradients, and 500 MiB that stay beside them. */
+static void a_backward_pass_of_gradients_keeps_nothing_else(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.step = m.steps = 1;
+	m.backward_kept = 500 * MIB;
+	m.backward_kept_blocks = 40;
+	m.backward_gradients = 300 * MIB;
+	assert_int_equal(assert_cause(&m, "BACKWARD_KEPT"), 500 * MIB);
+	/* Few are on their way from node to node. */
+	m.backward_kept_blocks = 6;
+	assert_cause(&m, "ACT_PEAK");
+	/* Derivatives after inputs alone, as a model of physics has them, are needed. */
+	m.backward_kept_blocks = 40;
+	m.backward_gradients = 0;
+	assert_cause(&m, "ACT_PEAK");
+}
+
 /* Of 2 GiB, 310 MiB are 15 %, and a third of the activations. */
 static void scores_that_are_a_third_of_the_activations_count(void **state)
 {
@@ -350,6 +370,7 @@ int main(void)
 		cmocka_unit_test(results_of_no_module_are_no_batch),
 		cmocka_unit_test(one_result_of_each_pass_is_no_graph),
 		cmocka_unit_test(what_a_step_has_left_may_look_like_gradients),
+		cmocka_unit_test(a_backward_pass_of_gradients_keeps_nothing_else),
 		cmocka_unit_test(scores_that_are_a_third_of_the_activations_count),
 		cmocka_unit_test(the_first_step_shows_what_has_no_state),
 		cmocka_unit_test(a_prompts_cache_is_of_no_fixed_size),

@@ -169,6 +169,28 @@ static void generated_data_are_no_cache(void **state)
 	assert_int_equal(m->data, 1000 * MIB);
 }
 
+/* In the backward pass of the first step: a gradient of 10 MiB, as large as the parameter, and 20
+ * blocks of 3 MiB that stay. Recomputed blocks have frames. */
+static void what_a_backward_pass_keeps_is_no_gradient(void **state)
+{
+	struct fixture *f = *state;
+	const struct metrics *m;
+
+	make(f, f->setup, 10 * MIB);
+	make(f, f->model, 40 * MIB);
+	make_in_backward(f, NONE, 10 * MIB);
+	make_in_backward(f, f->recompute, 30 * MIB);
+	for (int i = 0; i < 20; i++)
+		make_in_backward(f, NONE, 3 * MIB);
+	f->w.header.exit_status = 1;
+	write_event(&f->w, MT_TENSOR_OOM, MIB, 4 * MIB, NONE, f->autograd);
+	m = fixture_report(f)->metrics;
+	assert_true(m->in_backward);
+	assert_int_equal(m->backward_gradients, 10 * MIB);
+	assert_int_equal(m->backward_kept, 60 * MIB);
+	assert_int_equal(m->backward_kept_blocks, 20);
+}
+
 /* After two steps an evaluation has a batch of 60 MiB; the model asks for the other 40 MiB. */
 static void a_request_of_a_module_is_a_modules(void **state)
 {
@@ -276,6 +298,7 @@ int main(void)
 		CASE(calls_since_the_last_step_are_counted),
 		CASE(generated_data_are_no_cache),
 		CASE(a_request_of_a_module_is_a_modules),
+		CASE(what_a_backward_pass_keeps_is_no_gradient),
 		CASE(the_states_of_optimizers_are_no_tensors_that_steps_leave),
 		CASE(what_the_jobs_own_code_leaves_are_no_states),
 		CASE(states_of_layers_that_are_unfrozen_are_no_leak),
