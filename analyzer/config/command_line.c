@@ -142,7 +142,8 @@ static int find_script(int argc, char **argv)
 
 /* ---- the whole ---- */
 
-/* The sizes of a script that belongs to no known framework whose options' names say what they are. */
+/* The sizes of a script that belongs to no known framework whose options' names say what they are.
+ */
 static int read_plain_sizes(struct reader *r, const struct flags *f)
 {
 	static const struct {

@@ -344,14 +344,20 @@ static int is_before_optimizer(const struct spans *spans, uint64_t time_ns, int 
 		((s->step <= 1 || s->step == now) && s->next == ACTIVITY_UNKNOWN));
 }
 
+/* Has the block the size of all gradients one after the other? Each of them may be a little larger
+ * than what it holds. */
+static int is_all_gradients(bytes size, bytes gradients)
+{
+	return size >= gradients / 100 * 97 && size <= gradients / 100 * 101;
+}
+
 /* Has the block the size of a parameter, of a copy of one in half or twice the precision, of a
  * state, which tells the sizes of parameters that lie one behind the other in one block, or of all
  * gradients one after the other? */
 static int is_gradient_size(const struct trained *n, bytes size, bytes gradients)
 {
 	return trained_has(n, size) || trained_has(n, size / 2) ||
-	       size_counts_find(&n->states, size) ||
-	       (size >= gradients / 100 * 99 && size <= gradients / 100 * 101);
+	       size_counts_find(&n->states, size) || is_all_gradients(size, gradients);
 }
 
 /* Has the job called a model with weights that its own code has made? */
@@ -401,10 +407,13 @@ static void find_gradient_copies(struct duplicates *d, const struct trained *n,
 		d->copies_stay |= spans_at(spans, r->time_ns)->step < now->step ||
 				  spans_at(spans, r->time_ns)->next == ACTIVITY_OPTIMIZER;
 	}
-	if (gradients && request->bytes >= TRAINED_MIN_SIZE &&
-	    tables_stack_is_own_code(t, request->stack) &&
-	    is_gradient_size(n, request->bytes, gradients) &&
-	    is_before_optimizer(spans, at_ns, has_optimizer, now->step))
+	if (!gradients || request->bytes < TRAINED_MIN_SIZE ||
+	    !tables_stack_is_own_code(t, request->stack))
+		return;
+	/* No block tells that the backward pass is over if the first request behind it fails. */
+	if ((is_gradient_size(n, request->bytes, gradients) &&
+	     is_before_optimizer(spans, at_ns, has_optimizer, now->step)) ||
+	    (is_all_gradients(request->bytes, gradients) && activity_is_backward(now->activity)))
 		d->gradient_copies = bytes_add(d->gradient_copies, request->bytes);
 }
 
