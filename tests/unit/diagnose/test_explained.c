@@ -159,6 +159,30 @@ static void one_result_of_each_pass_is_no_graph(void **state)
 	assert_cause(&m, "EVAL_GRAPH_KEPT");
 }
 
+/* A list of 600 MiB and what torch.cat() made of it, 600 MiB and a little beside them: the place of
+ * the list has nearly half of what is there, and a request of as much comes from it too. */
+static void a_list_and_its_concatenation_are_of_one_place(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.in_backward = 0;
+	m.in_forward = m.in_evaluation = 1;
+	m.activations = 0;
+	m.requested = m.huge = 600 * MIB;
+	m.short_by = 300 * MIB;
+	m.huge_sum = 1200 * MIB;
+	m.huge_blocks = 2;
+	m.run_live = 1810 * MIB;
+	m.run_born = 2400 * MIB;
+	m.run_repeats = 9;
+	m.run_repeat_bytes = 600 * MIB;
+	m.run_repeat_stacks = 1;
+	assert_cause(&m, "EVAL_ACCUMULATION");
+	m.run_live = 2100 * MIB;
+	assert_cause(&m, "HUGE_TENSORS");
+}
+
 /* A graph of a backward pass holds blocks of autograd's threads, which have no parameter. */
 static void what_a_step_has_left_may_look_like_gradients(void **state)
 {
@@ -369,6 +393,7 @@ int main(void)
 		cmocka_unit_test(what_steps_have_left_is_not_the_evaluations),
 		cmocka_unit_test(results_of_no_module_are_no_batch),
 		cmocka_unit_test(one_result_of_each_pass_is_no_graph),
+		cmocka_unit_test(a_list_and_its_concatenation_are_of_one_place),
 		cmocka_unit_test(what_a_step_has_left_may_look_like_gradients),
 		cmocka_unit_test(a_backward_pass_of_gradients_keeps_nothing_else),
 		cmocka_unit_test(scores_that_are_a_third_of_the_activations_count),
