@@ -36,11 +36,8 @@ static int collect(void *context, struct str line)
 
 	if (last && run.run && last->run && !strcmp(run.run, last->run) &&
 	    run.restart == last->restart && run.simulated == last->simulated) {
-		struct history_run *unused = xcalloc(1, sizeof(*unused));
-
 		history_run_add(last, record);
-		*unused = run;
-		history_runs_release(unused, 1);
+		history_run_release(&run);
 	} else {
 		c->runs = grow(c->runs, c->count, &c->room, sizeof(*c->runs));
 		c->runs[c->count++] = run;

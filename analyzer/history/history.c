@@ -12,7 +12,7 @@
 
 /* What the header of the file says of its content: "mtrh", and the version of the tables. */
 #define APPLICATION 0x6d747268
-#define VERSION 1
+#define VERSION 2
 /* How long a writer waits for others, in milliseconds. */
 #define WAIT_MS 60000
 
@@ -59,21 +59,36 @@ static int ask(const struct run_store *h, const char *sql, int64_t *number, stru
 	return is_row ? 0 : -1;
 }
 
-static const char tables[] = "CREATE TABLE runs ("
-#define X(name, type) #name " " #type ", "
-	HISTORY_COLUMNS(X)
-#undef X
-		"PRIMARY KEY (id), UNIQUE (run, restart, simulated));"
-		"CREATE TABLE components (run INTEGER, component TEXT, observed INTEGER, estimated INTEGER,"
-		" PRIMARY KEY (run, component)) WITHOUT ROWID;";
+/* Columns in SQL, each behind a comma: with its type, its name alone, a value to be bound. */
+#define TYPED(name, type) ", " #name " " #type
+#define NAMED(name, type) ", " #name
+#define VALUE(name, type) ", ?"
+#define RUN_TYPED HISTORY_COLUMNS(TYPED)
+#define RUN_NAMED HISTORY_COLUMNS(NAMED)
+#define RUN_VALUES HISTORY_COLUMNS(VALUE)
+#define RANK_TYPED HISTORY_RANK_COLUMNS(TYPED)
+#define RANK_NAMED HISTORY_RANK_COLUMNS(NAMED)
+#define RANK_VALUES HISTORY_RANK_COLUMNS(VALUE)
 
-static int make_tables(const struct run_store *h, struct err *e)
+static const char tables[] =
+	"CREATE TABLE runs (id INTEGER PRIMARY KEY" RUN_TYPED ", UNIQUE (run, restart, simulated));"
+	"CREATE TABLE components (run INTEGER, component TEXT, observed INTEGER, estimated INTEGER,"
+	" PRIMARY KEY (run, component)) WITHOUT ROWID;";
+
+/* What version 1 did not have. */
+static const char table_of_ranks[] = "CREATE TABLE ranks (run INTEGER, position INTEGER" RANK_TYPED
+				     ", PRIMARY KEY (run, position)) WITHOUT ROWID;";
+
+/* Makes the tables that a file of that version lacks; 0: an empty file. */
+static int make_tables(const struct run_store *h, int64_t version, struct err *e)
 {
 	char mark[96];
 
 	snprintf(mark, sizeof(mark), "PRAGMA application_id = %d; PRAGMA user_version = %d;",
 		 APPLICATION, VERSION);
-	return execute(h, tables, e) < 0 || execute(h, mark, e) < 0 ? -1 : 0;
+	if (!version && execute(h, tables, e) < 0)
+		return -1;
+	return execute(h, table_of_ranks, e) < 0 || execute(h, mark, e) < 0 ? -1 : 0;
 }
 
 /* Is the file a history that this memtrace can read? Makes the tables of an empty one. */
@@ -88,12 +103,12 @@ static int check(const struct run_store *h, struct err *e)
 	    ask(h, "SELECT count(*) FROM sqlite_master", &entries, NULL, e) < 0)
 		return -1;
 	if (!application && !entries)
-		return make_tables(h, e);
+		return make_tables(h, 0, e);
 	if (application != APPLICATION)
 		return err_set(e, "%s is not a history of memtrace: it is another program's file",
 			       h->path);
-	if (version != VERSION)
-		return err_set(e, "%s has version %lld, and this memtrace reads version %d",
+	if (version < 1 || version > VERSION)
+		return err_set(e, "%s has version %lld, and this memtrace reads versions up to %d",
 			       h->path, (long long)version, VERSION);
 	if (ask(h, "PRAGMA quick_check(1)", &number, &found, e) < 0)
 		status = -1;
@@ -101,7 +116,7 @@ static int check(const struct run_store *h, struct err *e)
 		status = err_set(e, "%s is damaged (%.200s): keep a copy, and name another --file",
 				 h->path, found.text);
 	buf_release(&found);
-	return status;
+	return !status && version < VERSION ? make_tables(h, version, e) : status;
 }
 
 static char *default_path(struct err *e)
@@ -197,74 +212,6 @@ static int step(const struct run_store *h, sqlite3_stmt *q, struct err *e)
 	return status;
 }
 
-static int add_run(const struct run_store *h, struct history_run *r, sqlite3_stmt *old,
-		   sqlite3_stmt *insert, sqlite3_stmt *part, struct err *e)
-{
-	const struct sqlite *s = &h->sqlite;
-	int at = 0;
-
-	bind_TEXT(s, old, 1, r->run);
-	bind_INTEGER(s, old, 2, r->restart);
-	bind_INTEGER(s, old, 3, r->simulated);
-	if (step(h, old, e) < 0)
-		return -1;
-#define X(name, type) bind_##type(s, insert, ++at, r->name);
-	HISTORY_COLUMNS(X)
-#undef X
-	if (step(h, insert, e) < 0 || ask(h, "SELECT last_insert_rowid()", &r->id, NULL, e) < 0)
-		return -1;
-	for (size_t i = 0; i < r->part_count; i++) {
-		bind_INTEGER(s, part, 1, r->id);
-		bind_TEXT(s, part, 2, r->parts[i].component);
-		bind_INTEGER(s, part, 3, r->parts[i].observed);
-		bind_INTEGER(s, part, 4, r->parts[i].estimated);
-		if (step(h, part, e) < 0)
-			return -1;
-	}
-	return 0;
-}
-
-static int add_all(const struct run_store *h, struct history_run *runs, size_t count, struct err *e)
-{
-	static const char *const sql[] = {
-		"DELETE FROM runs WHERE run IS ? AND restart IS ? AND simulated IS ?",
-		"INSERT INTO runs VALUES (" /* the columns follow */,
-		"INSERT OR REPLACE INTO components VALUES (?, ?, ?, ?)",
-	};
-	const struct sqlite *s = &h->sqlite;
-	sqlite3_stmt *q[3] = { NULL };
-	struct buf insert = { 0 };
-	int status = 0, columns = 0;
-
-	buf_puts(&insert, sql[1]);
-#define X(name, type) buf_puts(&insert, columns++ ? ", ?" : "?");
-	HISTORY_COLUMNS(X)
-#undef X
-	buf_puts(&insert, ")");
-	for (int i = 0; i < 3 && !status; i++)
-		if (s->prepare_v2(s->db, i == 1 ? insert.text : sql[i], -1, &q[i], NULL) !=
-		    SQLITE_OK)
-			status = fail(h, e);
-	for (size_t i = 0; i < count && !status; i++)
-		status = add_run(h, &runs[i], q[0], q[1], q[2], e);
-	for (int i = 0; i < 3; i++)
-		s->finalize(q[i]);
-	buf_release(&insert);
-	return status ? status
-		      : execute(h, "DELETE FROM components WHERE run NOT IN (SELECT id FROM runs)",
-				e);
-}
-
-int history_write(struct run_store *h, struct history_run *runs, size_t count, struct err *e)
-{
-	if (execute(h, "BEGIN IMMEDIATE", e) < 0)
-		return -1;
-	if (add_all(h, runs, count, e) == 0)
-		return execute(h, "COMMIT", e);
-	h->sqlite.exec(h->sqlite.db, "ROLLBACK", NULL, NULL, NULL);
-	return -1;
-}
-
 /* Ends a query after its last row, which an error may have brought forward. */
 static int end_query(const struct run_store *h, sqlite3_stmt *q, struct err *e)
 {
@@ -274,37 +221,53 @@ static int end_query(const struct run_store *h, sqlite3_stmt *q, struct err *e)
 	return s->errcode(s->db) == SQLITE_OK || s->errcode(s->db) == SQLITE_DONE ? 0 : fail(h, e);
 }
 
-int history_list(struct run_store *h, struct history_run **runs, size_t *count, struct err *e)
+static struct history_run read_run(const struct sqlite *s, sqlite3_stmt *q)
+{
+	struct history_run r = { .id = s->column_int64(q, 0) };
+	int at = 0;
+
+#define X(name, type) r.name = read_##type(s, q, ++at);
+	HISTORY_COLUMNS(X)
+#undef X
+	r.run = text_or(r.run, "");
+	r.job = text_or(r.job, "");
+	r.config = text_or(r.config, "{}");
+	r.versions = text_or(r.versions, "{}");
+	history_run_bound(&r);
+	return r;
+}
+
+/* The runs, or only the one with the id of `like`. */
+static int read_runs(const struct run_store *h, const struct history_run *like,
+		     struct history_run **runs, size_t *count, struct err *e)
 {
 	const struct sqlite *s = &h->sqlite;
 	sqlite3_stmt *q = NULL;
 	size_t room = 0;
-	int code = s->prepare_v2(s->db,
-				 "SELECT "
-#define X(name, type) #name ", "
-				 HISTORY_COLUMNS(X)
-#undef X
-					 "0 FROM runs ORDER BY started_ns, id",
-				 -1, &q, NULL);
+	int code =
+		s->prepare_v2(s->db,
+			      like ? "SELECT id" RUN_NAMED
+				     " FROM runs WHERE run IS ? AND restart IS ? AND simulated IS ?"
+				   : "SELECT id" RUN_NAMED " FROM runs ORDER BY started_ns, id",
+			      -1, &q, NULL);
 
 	*runs = NULL;
 	*count = 0;
+	if (code == SQLITE_OK && like) {
+		bind_TEXT(s, q, 1, like->run);
+		bind_INTEGER(s, q, 2, like->restart);
+		bind_INTEGER(s, q, 3, like->simulated);
+	}
 	while (code == SQLITE_OK && s->step(q) == SQLITE_ROW) {
-		struct history_run r = { .id = 0 };
-		int at = 0;
-
-#define X(name, type) r.name = read_##type(s, q, at++);
-		HISTORY_COLUMNS(X)
-#undef X
-		r.run = text_or(r.run, "");
-		r.job = text_or(r.job, "");
-		r.config = text_or(r.config, "{}");
-		r.versions = text_or(r.versions, "{}");
-		history_run_bound(&r);
 		*runs = grow(*runs, *count, &room, sizeof(**runs));
-		(*runs)[(*count)++] = r;
+		(*runs)[(*count)++] = read_run(s, q);
 	}
 	return end_query(h, q, e);
+}
+
+int history_list(struct run_store *h, struct history_run **runs, size_t *count, struct err *e)
+{
+	return read_runs(h, NULL, runs, count, e);
 }
 
 int history_parts(struct run_store *h, struct history_run *r, struct err *e)
@@ -328,4 +291,147 @@ int history_parts(struct run_store *h, struct history_run *r, struct err *e)
 		};
 	}
 	return end_query(h, q, e);
+}
+
+static int read_members(const struct run_store *h, struct history_run *r, struct err *e)
+{
+	const struct sqlite *s = &h->sqlite;
+	sqlite3_stmt *q = NULL;
+
+	if (s->prepare_v2(s->db,
+			  "SELECT position" RANK_NAMED
+			  " FROM ranks WHERE run = ? ORDER BY position",
+			  -1, &q, NULL) != SQLITE_OK)
+		return fail(h, e);
+	s->bind_int64(q, 1, r->id);
+	while (s->step(q) == SQLITE_ROW) {
+		struct history_rank x = { .rank = 0 };
+		int at = 0;
+
+#define X(name, type) x.name = read_##type(s, q, ++at);
+		HISTORY_RANK_COLUMNS(X)
+#undef X
+		x.host = text_or(x.host, "");
+		history_rank_bound(&x);
+		r->members =
+			grow(r->members, r->member_count, &r->member_room, sizeof(*r->members));
+		r->members[r->member_count++] = x;
+	}
+	return end_query(h, q, e);
+}
+
+/* Joins to a run what the history has of it, and takes its number. */
+static int join_known(struct run_store *h, struct history_run *r, struct err *e)
+{
+	struct history_run *known;
+	size_t count;
+	int status = read_runs(h, r, &known, &count, e);
+
+	history_run_sum(r);
+	if (!status && count) {
+		status = history_parts(h, known, e) < 0 ? -1 : read_members(h, known, e);
+		r->id = known->id;
+		if (!status)
+			history_run_join(r, known);
+	}
+	history_runs_release(known, count);
+	return status;
+}
+
+enum { REMOVE_RUN, ADD_RUN, REMOVE_PARTS, ADD_PART, REMOVE_RANKS, ADD_RANK, STATEMENTS };
+
+static const char *const statements[STATEMENTS] = {
+	[REMOVE_RUN] = "DELETE FROM runs WHERE id = ?",
+	[ADD_RUN] = "INSERT INTO runs VALUES (?" RUN_VALUES ")",
+	[REMOVE_PARTS] = "DELETE FROM components WHERE run = ?",
+	[ADD_PART] = "INSERT OR REPLACE INTO components VALUES (?, ?, ?, ?)",
+	[REMOVE_RANKS] = "DELETE FROM ranks WHERE run = ?",
+	[ADD_RANK] = "INSERT INTO ranks VALUES (?, ?" RANK_VALUES ")",
+};
+
+static int remove_rows(const struct run_store *h, sqlite3_stmt *q, int64_t run, struct err *e)
+{
+	bind_INTEGER(&h->sqlite, q, 1, run);
+	return step(h, q, e);
+}
+
+static int add_parts(const struct run_store *h, const struct history_run *r, sqlite3_stmt *q,
+		     struct err *e)
+{
+	const struct sqlite *s = &h->sqlite;
+
+	for (size_t i = 0; i < r->part_count; i++) {
+		bind_INTEGER(s, q, 1, r->id);
+		bind_TEXT(s, q, 2, r->parts[i].component);
+		bind_INTEGER(s, q, 3, r->parts[i].observed);
+		bind_INTEGER(s, q, 4, r->parts[i].estimated);
+		if (step(h, q, e) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+static int add_members(const struct run_store *h, const struct history_run *r, sqlite3_stmt *q,
+		       struct err *e)
+{
+	const struct sqlite *s = &h->sqlite;
+
+	for (size_t i = 0; i < r->member_count; i++) {
+		int at = 2;
+
+		bind_INTEGER(s, q, 1, r->id);
+		bind_INTEGER(s, q, 2, (int64_t)i);
+#define X(name, type) bind_##type(s, q, ++at, r->members[i].name);
+		HISTORY_RANK_COLUMNS(X)
+#undef X
+		if (step(h, q, e) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+static int add_run(struct run_store *h, struct history_run *r, sqlite3_stmt *const *q,
+		   struct err *e)
+{
+	const struct sqlite *s = &h->sqlite;
+	int at = 1;
+
+	if (join_known(h, r, e) < 0 || remove_rows(h, q[REMOVE_RUN], r->id, e) < 0)
+		return -1;
+	bind_INTEGER(s, q[ADD_RUN], 1, r->id);
+#define X(name, type) bind_##type(s, q[ADD_RUN], ++at, r->name);
+	HISTORY_COLUMNS(X)
+#undef X
+	if (step(h, q[ADD_RUN], e) < 0 || ask(h, "SELECT last_insert_rowid()", &r->id, NULL, e) < 0)
+		return -1;
+	if (remove_rows(h, q[REMOVE_PARTS], r->id, e) < 0 ||
+	    remove_rows(h, q[REMOVE_RANKS], r->id, e) < 0)
+		return -1;
+	return add_parts(h, r, q[ADD_PART], e) < 0 ? -1 : add_members(h, r, q[ADD_RANK], e);
+}
+
+static int add_all(struct run_store *h, struct history_run *runs, size_t count, struct err *e)
+{
+	const struct sqlite *s = &h->sqlite;
+	sqlite3_stmt *q[STATEMENTS] = { NULL };
+	int status = 0;
+
+	for (int i = 0; i < STATEMENTS && !status; i++)
+		if (s->prepare_v2(s->db, statements[i], -1, &q[i], NULL) != SQLITE_OK)
+			status = fail(h, e);
+	for (size_t i = 0; i < count && !status; i++)
+		status = add_run(h, &runs[i], q, e);
+	for (int i = 0; i < STATEMENTS; i++)
+		s->finalize(q[i]);
+	return status;
+}
+
+int history_write(struct run_store *h, struct history_run *runs, size_t count, struct err *e)
+{
+	if (execute(h, "BEGIN IMMEDIATE", e) < 0)
+		return -1;
+	if (add_all(h, runs, count, e) == 0)
+		return execute(h, "COMMIT", e);
+	h->sqlite.exec(h->sqlite.db, "ROLLBACK", NULL, NULL, NULL);
+	return -1;
 }

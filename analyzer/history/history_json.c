@@ -13,6 +13,7 @@ static json_t *run_json(const struct history_run *r)
 {
 	json_t *j = json_object(), *o;
 
+	set(j, "id", size(r->id));
 #define X(name, type) set(j, #name, json_##type(r->name));
 	HISTORY_COLUMNS(X)
 #undef X

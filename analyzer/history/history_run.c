@@ -37,15 +37,25 @@ static bytes bytes_of(const json_t *o, const char *key)
 	return history_bytes(number_of(o, key));
 }
 
+#define SIZES(of)                                                           \
+	&(of)->allocated_bytes, &(of)->reserved_bytes, &(of)->device_bytes, \
+		&(of)->estimated_allocated, &(of)->estimated_reserved, &(of)->estimated_device
+
 void history_run_bound(struct history_run *r)
 {
-	bytes *const sizes[] = { &r->allocated_bytes,    &r->reserved_bytes,
-				 &r->device_bytes,       &r->estimated_allocated,
-				 &r->estimated_reserved, &r->estimated_device };
+	bytes *const sizes[] = { SIZES(r) };
 
 	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++)
 		*sizes[i] = history_bytes(*sizes[i]);
 	r->started_ns = larger_of(r->started_ns, 0);
+}
+
+void history_rank_bound(struct history_rank *x)
+{
+	bytes *const sizes[] = { SIZES(x) };
+
+	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++)
+		*sizes[i] = history_bytes(*sizes[i]);
 }
 
 static char *object_of(const json_t *o, const char *key)
@@ -66,6 +76,13 @@ static struct history_part *part_of(struct history_run *r, const char *component
 	return &r->parts[r->part_count++];
 }
 
+void history_parts_clear(struct history_run *r)
+{
+	for (size_t i = 0; i < r->part_count; i++)
+		free(r->parts[i].component);
+	r->part_count = 0;
+}
+
 /* Tensors by category at their peak, the rest of the device by owner at the device's peak. */
 static void read_parts(struct history_run *r, const json_t *record)
 {
@@ -75,9 +92,7 @@ static void read_parts(struct history_run *r, const json_t *record)
 	       *value;
 	const char *key;
 
-	for (size_t i = 0; i < r->part_count; i++)
-		free(r->parts[i].component);
-	r->part_count = 0;
+	history_parts_clear(r);
 	json_object_foreach(categories, key, value) part_of(r, key)->observed =
 		history_bytes(json_integer_value(value));
 	json_object_foreach(owners, key, value)
@@ -92,19 +107,36 @@ static void read_parts(struct history_run *r, const json_t *record)
 		history_bytes(json_integer_value(value));
 }
 
-/* What is of the rank with the highest peak. */
-static void read_worst(struct history_run *r, const json_t *record)
+static int64_t number_or_none(const json_t *o, const char *key)
+{
+	int64_t n = number_of(o, key);
+
+	return n == UNKNOWN_BYTES ? -1 : n;
+}
+
+static struct history_rank rank_of(const json_t *record)
 {
 	const json_t *estimate = json_object_get(record, "estimate");
+	double duration = json_number_value(json_object_get(record, "duration_s")) * 1e3;
+	char *host = text_of(record, "host");
 
-	r->allocated_bytes = bytes_of(record, "peak_allocated_bytes");
-	r->reserved_bytes = bytes_of(record, "peak_reserved_bytes");
-	r->device_bytes = bytes_of(record, "peak_device_bytes");
-	r->estimated_allocated = bytes_of(estimate, "allocated_bytes");
-	r->estimated_reserved = bytes_of(estimate, "reserved_bytes");
-	r->estimated_device = bytes_of(estimate, "device_bytes");
-	r->steps = number_of(record, "step_count");
-	read_parts(r, record);
+	return (struct history_rank){
+		.rank = number_or_none(record, "rank"),
+		.device = number_or_none(record, "device"),
+		.started_ns = number_or_none(record, "start_time_ns"),
+		.pid = number_or_none(record, "pid"),
+		.host = host ? host : xstrdup(""),
+		.end = text_of(record, "end"),
+		.verdict = text_of(record, "verdict"),
+		.duration_ms = duration >= 0 && duration < 1e15 ? (int64_t)duration : 0,
+		.steps = number_of(record, "step_count"),
+		.allocated_bytes = bytes_of(record, "peak_allocated_bytes"),
+		.reserved_bytes = bytes_of(record, "peak_reserved_bytes"),
+		.device_bytes = bytes_of(record, "peak_device_bytes"),
+		.estimated_allocated = bytes_of(estimate, "allocated_bytes"),
+		.estimated_reserved = bytes_of(estimate, "reserved_bytes"),
+		.estimated_device = bytes_of(estimate, "device_bytes"),
+	};
 }
 
 struct history_run history_run_of(const json_t *record, const char *job)
@@ -117,12 +149,9 @@ struct history_run history_run_of(const json_t *record, const char *job)
 		.restart = number_of(record, "restart"),
 		.simulated = json_is_true(simulated),
 		.fingerprint = text_of(record, "config_fingerprint"),
-		.started_ns = number_of(record, "start_time_ns"),
 		.model = text_of(record, "model"),
 		.gpu = text_of(record, "gpu"),
 		.world_size = number_of(record, "world_size"),
-		.end = text_of(record, "end"),
-		.verdict = text_of(record, "verdict"),
 		.memtrace_version = text_of(record, "memtrace_version"),
 		.config = object_of(record, "config"),
 		.versions = object_of(record, "versions"),
@@ -133,70 +162,16 @@ struct history_run history_run_of(const json_t *record, const char *job)
 	/* UNIQUE does not compare NULL. */
 	r.restart = r.restart == UNKNOWN_BYTES ? -1 : r.restart;
 	r.job = job ? xstrdup(job) : xstrdup(r.fingerprint ? r.fingerprint : "");
-	read_worst(&r, record);
 	history_run_add(&r, record);
 	return r;
 }
 
-/* Of several ranks, the end that explains the run's: the first of this list. No end is the last. */
-static int importance(const char *end)
-{
-	static const char *const ends[] = { "oom", "killed", "running", "unknown", "exit" };
-	size_t i = 0;
-
-	if (!end)
-		return -1;
-	while (i < ARRAY_SIZE(ends) && strcmp(end, ends[i]) != 0)
-		i++;
-	return (int)(ARRAY_SIZE(ends) - i);
-}
-
-static int is_worse(const struct history_run *r, const json_t *record)
-{
-	int64_t allocated = bytes_of(record, "peak_allocated_bytes"),
-		device = bytes_of(record, "peak_device_bytes");
-
-	return allocated > r->allocated_bytes ||
-	       (allocated == r->allocated_bytes && device > r->device_bytes);
-}
-
-static int is_oom(const char *end)
-{
-	return end && !strcmp(end, "oom");
-}
-
-/* The verdict is of the rank with the highest peak, but of a run that ran out of memory it is of a
- * rank that did. `end`: of the record. */
-static int has_verdict(const struct history_run *r, const json_t *record, const char *end)
-{
-	if (is_oom(end))
-		return !is_oom(r->end) || !r->verdict;
-	return !is_oom(r->end) && is_worse(r, record);
-}
-
 void history_run_add(struct history_run *r, const json_t *record)
 {
-	double duration = json_number_value(json_object_get(record, "duration_s")) * 1e3;
-	int64_t ms = duration >= 0 && duration < 1e15 ? (int64_t)duration : 0,
-		started = number_of(record, "start_time_ns");
-	char *end = text_of(record, "end");
-
-	r->ranks++;
-	r->duration_ms = larger_of(r->duration_ms, ms);
-	if (started > 0 && (r->started_ns <= 0 || started < r->started_ns))
-		r->started_ns = started;
-	if (has_verdict(r, record, end)) {
-		free(r->verdict);
-		r->verdict = text_of(record, "verdict");
-	}
-	if (is_worse(r, record))
-		read_worst(r, record);
-	if (importance(end) > importance(r->end)) {
-		free(r->end);
-		r->end = end;
-	} else {
-		free(end);
-	}
+	r->members = grow(r->members, r->member_count, &r->member_room, sizeof(*r->members));
+	r->members[r->member_count++] = rank_of(record);
+	if (history_run_turn_worst(r, r->member_count - 1))
+		read_parts(r, record);
 }
 
 static void release_TEXT(char *text)
@@ -209,16 +184,25 @@ static void release_INTEGER(int64_t number)
 	(void)number;
 }
 
+void history_run_release(struct history_run *r)
+{
+#define X(name, type) release_##type(r->name);
+	HISTORY_COLUMNS(X)
+#undef X
+	history_parts_clear(r);
+	free(r->parts);
+	for (size_t i = 0; i < r->member_count; i++) {
+#define X(name, type) release_##type(r->members[i].name);
+		HISTORY_RANK_COLUMNS(X)
+#undef X
+	}
+	free(r->members);
+}
+
 void history_runs_release(struct history_run *runs, size_t count)
 {
-	for (size_t i = 0; i < count; i++) {
-#define X(name, type) release_##type(runs[i].name);
-		HISTORY_COLUMNS(X)
-#undef X
-		for (size_t k = 0; k < runs[i].part_count; k++)
-			free(runs[i].parts[k].component);
-		free(runs[i].parts);
-	}
+	for (size_t i = 0; i < count; i++)
+		history_run_release(&runs[i]);
 	free(runs);
 }
 

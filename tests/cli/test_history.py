@@ -82,6 +82,84 @@ class History(Case):
         self.assertEqual(len(listed), 12)
         self.assertEqual([r["allocated_bytes"] for r in listed if r["run"] == "r0"], [7])
 
+    def nodes(self, count=16):
+        """The records of a run's ranks, by node: rank 3 needs the most, and rank 6 ran out of memory."""
+        first, nodes = self.record(), []
+        for i in range(count):
+            record = dict(first, run="7", simulated=False, rank=i, world_size=count, device=i % 4, host="node%d" % (i // 4), pid=100 + i % 4, step_count=i,
+                          start_time_ns=first["start_time_ns"] + (20 - i) * 10**9, duration_s=i + 0.5, end="oom" if i == 6 else "exit",
+                          verdict="LEAK" if i == 6 else "CACHE", peak_allocated_bytes=GB + i * 5 % 16, peak=dict(first["peak"], by_category={"parameters": 1000 + i}))
+            nodes += [[]] * (i % 4 == 0)
+            nodes[-1] = nodes[-1] + [record]
+        return nodes
+
+    def check_nodes(self, run, ranks, worst, oom):
+        self.assertEqual((run["ranks"], run["allocated_bytes"], run["steps"]), (ranks, GB + worst * 5 % 16, worst))
+        self.assertEqual([p["peak_bytes"] for p in run["components"] if p["component"] == "parameters"], [1000 + worst])
+        self.assertEqual((run["end"], run["verdict"]), ("oom", "LEAK") if oom else ("exit", "CACHE"))
+
+    def test_nodes_add_their_own_ranks(self):
+        """In any order and repeatedly: the run is that of all ranks added at once."""
+        nodes, draw = self.nodes(), random.Random(22)
+        self.history("add", self.write("whole", [r for node in nodes for r in node]))
+        whole, = self.read("show", "7")["runs"]
+        self.check_nodes(whole, 16, 3, True)
+        self.assertEqual((whole["started_ns"], whole["duration_ms"]), (nodes[3][3]["start_time_ns"], 15500))
+        orders = [[0, 1, 2, 3], [3, 2, 1, 0], *(draw.sample([0, 1, 2, 3, 1, 0, 2], 7) + [3] for _ in range(3))]
+        for n, order in enumerate(orders):
+            self.file = os.path.join(self.dir, "history%d" % n)
+            for k, node in enumerate(order):
+                self.history("add", self.write("node", draw.sample(nodes[node], 4)))
+                run, = self.read("show", "7")["runs"]
+                known = sorted({i for m in order[:k + 1] for i in range(4 * m, 4 * m + 4)})
+                self.check_nodes(run, len(known), max(known, key=lambda i: i * 5 % 16), 6 in known)
+                self.assertEqual(run["id"], 1)
+            self.assertEqual({k: v for k, v in run.items() if k != "added_ns"}, {k: v for k, v in whole.items() if k != "added_ns"}, order)
+        self.assertEqual(len(self.read("list")["runs"]), 1)
+
+    def test_nodes_add_at_once(self):
+        nodes = self.nodes(32)
+        paths = [self.write("node%d" % i, node) for i, node in enumerate(nodes)]
+        writers = [subprocess.Popen([MEMTRACE, "history", "--file", self.file, "add", path], stdout=subprocess.DEVNULL) for path in paths]
+        self.assertEqual([w.wait() for w in writers], [0] * 8)
+        self.check_nodes(self.read("show", "7")["runs"][0], 32, 3, True)   # and not its like, rank 19
+
+    def test_a_rank_that_is_added_again(self):
+        """Its record is the new one; another run with the same id takes the place of a run, rank by rank or, with other ranks, whole."""
+        nodes = self.nodes()
+        self.history("--job", "nightly", "add", self.write("all", [r for node in nodes for r in node]))
+        self.history("add", self.write("again", [dict(r, pid=900, start_time_ns=r["start_time_ns"] + WEEK_NS, end="exit", verdict="CACHE") for r in nodes[1]]))
+        run, = self.read("show", "7")["runs"]
+        self.check_nodes(run, 16, 3, False)
+        self.assertEqual(run["job"], "nightly")
+        self.history("add", self.write("lower", [dict(nodes[0][3], peak_allocated_bytes=7)]))   # it was the worst: the parts of the next are not known
+        run, = self.read("show", "7")["runs"]
+        self.assertEqual((run["ranks"], run["allocated_bytes"], run["steps"], run["components"]), (16, GB + 14, 6, []))
+        self.history("add", self.write("smaller", [dict(r, world_size=4, config={"num_layers": "9"}) for r in nodes[0]]))
+        run, = self.read("show", "7")["runs"]
+        self.check_nodes(run, 4, 3, False)
+        self.assertEqual(run["config"], {"num_layers": "9"})
+
+    def test_processes_without_ranks(self):
+        """Such a process is itself: by its host, its number and its start."""
+        first = dict(self.record(), run="7", rank=None, world_size=None, device=0, simulated=False)
+        for more in {}, {"pid": 1}, {"host": "other"}, {"start_time_ns": 5}, {}, {"device": 1}:
+            self.history("add", self.write("records", [dict(first, **more)]))
+        self.assertEqual([r["ranks"] for r in self.read("list")["runs"]], [5])
+
+    def test_history_of_an_older_memtrace(self):
+        """Its runs are shown; one whose ranks are not known is replaced, and ranks are added from then on."""
+        nodes = self.nodes()
+        self.history("add", self.write("all", [r for node in nodes for r in node]))
+        with sqlite3.connect(self.file) as db:
+            db.execute("DROP TABLE ranks")
+            db.execute("PRAGMA user_version = 1")
+        db.close()
+        self.check_nodes(self.read("show", "7")["runs"][0], 16, 3, True)
+        for k, (ranks, worst) in enumerate(((4, 3), (8, 3))):
+            self.history("add", self.write("node", nodes[k]))
+            self.check_nodes(self.read("show", "7")["runs"][0], ranks, worst, k == 1)
+
     def test_several_ranks_components_and_comparison(self):
         first = self.record()
         ranks = [dict(first, rank=i, world_size=4, simulated=False, peak_allocated_bytes=GB + i) for i in range(4)]
