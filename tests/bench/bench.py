@@ -163,9 +163,9 @@ def big_trace(events, *live):
     line("report: largest memory, the mapped file's pages included", "%d MiB" % (memory // 1024), "", "")
 
 
-def used_by(command):
+def used_by(command, out=subprocess.DEVNULL):
     """The processor time in seconds, and the largest memory in MiB, of a command that must succeed."""
-    p = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    p = subprocess.Popen(command, stdout=out)
     _, status, usage = os.wait4(p.pid, 0)
     if status:
         sys.exit("bench: %s failed" % " ".join(command))
@@ -213,20 +213,23 @@ def many_ranks(ranks=1024, events=100_000):
 
 
 def fleet(ranks=10_240, events=2_000):
-    """A record of each rank, and the records of all as one file; processor time, which is twice the time on two idle cores."""
-    job, records = (os.path.join(BUILD, "bench", name) for name in ("job", "records"))
+    """A job's ranks as records, a report and a page; their records as one file, a report, a page and in the history. The bar is of the time on two idle cores,
+    which is at most the processor time."""
+    job, records, page, history = (os.path.join(BUILD, "bench", name) for name in ("job", "records", "page.html", "history"))
     shutil.rmtree(job, ignore_errors=True)
     os.makedirs(job)
     subprocess.run([os.path.join(BUILD, "bench", "make_job"), job, str(ranks), str(events)], check=True)
-    for arguments, target, bar in (([job], records, "bar 60, 128 MiB"), (["--merge", records], os.devnull, "")):
-        with open(target, "wb") as f:
-            p = subprocess.Popen([os.path.join(BUILD, "memtrace"), "summarize", *arguments], stdout=f)
-            _, status, usage = os.wait4(p.pid, 0)
-        assert status == 0, arguments
-        line("summarize %s of %d ranks of %d events: s of processor time" % (arguments[0] if arguments[1:] else "", ranks, events),
-             "%.1f" % (usage.ru_utime + usage.ru_stime), "%d MiB" % (usage.ru_maxrss // 1024), bar)
+    for what, words, target in (("summarize", ["summarize", job], records), ("report --json", ["report", "--json", job], os.devnull),
+                                ("html", ["html", "-o", page, job], os.devnull), ("summarize --merge of records", ["summarize", "--merge", records], os.devnull),
+                                ("report --json of records", ["report", "--json", records], os.devnull), ("html of records", ["html", "-o", page, records], os.devnull),
+                                ("history add of records", ["history", "--file", history, "add", records], os.devnull)):
+        with open(target, "wb") as out:
+            seconds, memory = used_by([os.path.join(BUILD, "memtrace"), *words], out)
+        limited("%d ranks of %d events, %s: s of processor time" % (ranks, events, what), "%.1f", seconds, "", 30)
+        limited("  its largest memory, MiB", "%.0f", memory, "", 128)
     shutil.rmtree(job)
-    os.unlink(records)
+    for path in records, page, history:
+        os.unlink(path)
 
 
 def simulated_steps(rounds=3):
