@@ -9,11 +9,12 @@ import subprocess
 import time
 import unittest
 
+import test_old_glibc
 from harness import MEMTRACE, PRELOAD, ROOT, SIM, Case, add_tests, python
 
 EXAMPLES = os.path.join(ROOT, "examples")
 SMALL = "--layers 2 --width 128 --heads 4 --vocabulary 512 --length 128 --steps 2".split()
-OLD = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "memtrace", "roots", "debian-11")
+OLD = os.path.join(test_old_glibc.CACHE, "debian-11")
 # `memtrace run` on a machine without a GPU: the simulated device is in its place.
 RUN = """#!/bin/sh
 [ "${1:-}" != run ] || { shift; set -- simulate --gpus 2 "$@"; }
@@ -61,6 +62,21 @@ HOOK = """#!/bin/sh
 set -eu
 root=$(python3 -c 'import json, sys; print(json.load(open(json.load(sys.stdin)["bundle"] + "/config.json"))["root"]["path"])')
 cp {sim} "$root/usr/lib/x86_64-linux-gnu/libcuda.so.1"
+"""
+# Apptainer's own program, in the root of the system that has it; the simulated device is the driver's library there, which --nv takes.
+APPTAINER = """#!/bin/sh
+set -eu
+enter='root=$1 here=$PWD
+mount --bind $root $root
+for folder in proc dev sys; do mount --rbind /$folder $root/$folder; done
+mount -t tmpfs none $root/mnt; mount -t tmpfs none $root/tmp
+mkdir -p $root/mnt/debian-11 $root/mnt/before $root$2 $root{build}
+mount --bind {old} $root/mnt/debian-11; mount --bind $2 $root$2; mount --bind {build} $root{build}
+mount --bind {sim} $root/usr/lib/x86_64-linux-gnu/libcuda.so.1
+shift 2
+cd $root; pivot_root . mnt/before
+exec chroot . /bin/sh -euc "cd $here; exec /usr/bin/apptainer \\"\\$@\\"" sh "$@"'
+exec unshare --mount --propagation private sh -euc "$enter" sh {root} {dir} "$@"
 """
 IN_A_CONTAINER = """
 import ctypes
@@ -201,6 +217,29 @@ class Examples(Case):
                 self.assertRegex(done.stdout, r"\A11\.")
                 self.assertGreater(self.report()["ranks"][0]["peak"]["device_bytes"], 3 << 20)
 
+    @unittest.skipUnless(os.environ.get("ALL_JOBS"), "make test-all")
+    @unittest.skipUnless(shutil.which("mmdebstrap"), "no mmdebstrap here, which makes a system with Apptainer")
+    def test_apptainer_itself(self):
+        """apptainer.sh with Apptainer itself: the image is Debian 11, with glibc 2.31."""
+        old = self.debian_11()
+        made = subprocess.run([os.path.join(ROOT, "tests", "apptainer-env.sh")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        if made.returncode:
+            self.skipTest("no system with Apptainer: " + made.stderr[-300:])
+        self.program("apptainer", APPTAINER.format(root=made.stdout.strip(), dir=self.dir, build=os.path.dirname(PRELOAD), old=old, sim=SIM))
+        self.assertRegex(self.run_(["apptainer", "--version"], **self.env).stdout, r"\Aapptainer version \d")
+        self.run_(["apptainer", "build", "debian-11.sif", "/mnt/debian-11"], **self.env)
+        with open(self.path("job.py"), "w") as f:
+            f.write(IN_A_CONTAINER)
+        done = self.run_(["./apptainer.sh", "debian-11.sif", "python3", "job.py"], timeout=120, **self.env)
+        self.assertRegex(done.stdout, r"\A11\.")
+        self.assertGreater(self.report()["ranks"][0]["peak"]["device_bytes"], 3 << 20)
+
+    def debian_11(self):
+        """A root of Debian 11, as test_old_glibc has it."""
+        if os.geteuid() != 0:
+            self.skipTest("only root makes images here")
+        return test_old_glibc.make_root(*test_old_glibc.Debian11.root)
+
     def docker(self):
         """Docker's own engine, until the test ends; the environment of its client."""
         folder = subprocess.run([os.path.join(ROOT, "tests", "docker-env.sh")], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
@@ -221,11 +260,10 @@ class Examples(Case):
         return env
 
     @unittest.skipUnless(os.environ.get("ALL_JOBS"), "make test-all")
-    @unittest.skipUnless(os.geteuid() == 0 and os.path.exists(os.path.join(OLD, "complete")), "needs root, and the root that test_old_glibc makes")
     def test_docker_engine(self):
         """docker.sh with Docker's own engine: the image is Debian 11, with glibc 2.31."""
+        image = "tar -C %s --exclude=./proc --exclude=./dev --exclude=./sys -c . | docker import - debian11" % self.debian_11()
         env = self.docker()
-        image = "tar -C %s --exclude=./proc --exclude=./dev --exclude=./sys -c . | docker import - debian11" % OLD
         self.run_(["sh", "-c", image], timeout=300, **env)
         with open(self.path("job.py"), "w") as f:
             f.write(IN_A_CONTAINER)
