@@ -12,12 +12,17 @@ found=$(nm -D --undefined-only "$build/libmemtrace.so" | awk '{ sub(/@.*/, "", $
 # It depends on the C library alone.
 found=$(readelf -d "$build/libmemtrace.so" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' | grep -v -E '^(libc\.so|ld-linux)')
 [ -z "$found" ] || bad "libmemtrace.so needs" $found
-# A younger C library than the floor is needed by none; see include/memtrace/old_libc.h. A sanitizer's runtime may need one.
+# A younger C library than the floor is needed by none, nor by what `make dist` has built; see include/memtrace/old_libc.h. A sanitizer's runtime
+# may need one.
 case $build in
 build | build-clang)
-	tests/lint/glibc_floor.sh "$3" "$build/libmemtrace.so" || failed=1
-	for f in libcudasim.so libcudasim-nvml.so memtrace; do
-		tests/lint/glibc_floor.sh "$2" "$build/$f" || failed=1
+	for folder in "$build" build-aarch64; do
+		for f in libmemtrace.so libcudasim.so libcudasim-nvml.so memtrace inside/memtrace; do
+			[ -e "$folder/$f" ] || continue
+			floor=$2
+			[ $f != libmemtrace.so ] || floor=$3
+			tests/lint/glibc_floor.sh "$floor" "$folder/$f" || failed=1
+		done
 	done ;;
 esac
 

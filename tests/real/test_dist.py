@@ -47,7 +47,17 @@ def package(pattern):
     return path
 
 
-class Here(Case):
+class Packed(Case):
+    """What is packed loads with old C libraries: RHEL 7's, and RHEL 8's with the command or the simulated device."""
+
+    def check_floors(self, memtrace, libraries):
+        floors = {memtrace: "2.28", **{path: "2.28" for path in glob.glob(libraries + "/*.so")}, libraries + "/libmemtrace.so": "2.17"}
+        self.assertEqual(len(floors), 4)
+        for path, floor in floors.items():
+            self.run_([os.path.join(ROOT, "tests", "lint", "glibc_floor.sh"), floor, path])
+
+
+class Here(Packed):
     """On this machine."""
 
     @classmethod
@@ -67,6 +77,7 @@ class Here(Case):
         memtrace = self.venv + "/bin/memtrace"
         path = self.run_([memtrace, "preload-path"]).stdout.strip()
         self.assertEqual(path, os.path.join(self.venv, "lib", "memtrace", "libmemtrace.so"))
+        self.check_floors(memtrace, os.path.dirname(path))
         self.run_(["/bin/true"], LD_PRELOAD=path)
         self.run_([memtrace, "simulate", "-o", self.traces, "--", self.venv + "/bin/python", "-c", PYTHON_JOB])
         self.assertGreater(self.report()["ranks"][0]["peak"]["device_bytes"], 3 << 20)
@@ -99,7 +110,7 @@ class Here(Case):
 
 
 @unittest.skipUnless(os.environ.get("ALL_JOBS"), "make test-all")
-class Aarch64(Case):
+class Aarch64(Packed):
     """The wheel for aarch64, run by qemu."""
 
     def setUp(self):
@@ -126,6 +137,7 @@ class Aarch64(Case):
         said = self.run_([tools + "/bin/auditwheel", "show", package("*aarch64.whl")]).stdout
         self.assertRegex(" ".join(said.split()), r'consistent with the following platform tag: "manylinux_2_(17|27|28)_aarch64"')
         memtrace = os.path.join(self.home, "bin", "memtrace")
+        self.check_floors(memtrace, self.libraries)
         self.assertEqual(self.emulate(memtrace, "preload-path").strip(), self.libraries + "/libmemtrace.so")
         # A driver without effect: qemu would take gigabytes for the tables of the simulated device's addresses.
         job, driver, source = os.path.join(self.dir, "job"), os.path.join(self.dir, "libcuda.so.1"), os.path.join(build.HERE, "old_libc.c")
