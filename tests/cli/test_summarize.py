@@ -1,4 +1,5 @@
 """Records: every key is explained, report says the same of them as of the traces, and the order of merging does not matter."""
+import hashlib
 import json
 import os
 import pickle
@@ -226,6 +227,20 @@ class Summarize(Case):
         self.assertEqual(self.summarize("--merge", b, a, b).stdout, whole)
         done = subprocess.run([MEMTRACE, "summarize", "--merge"], input=whole + whole, stdout=subprocess.PIPE, text=True, check=True)
         self.assertEqual(done.stdout, whole)
+
+    def test_merge_of_many(self):
+        """10,240 records, in two files that share some, shuffled and repeated: the bytes of the sorted lines."""
+        made, draw = [json.loads(line) for line in self.summarize(self.traces).stdout.splitlines()], random.Random(22)
+        made = [{k: v for k, v in r.items() if k not in ("places", "steps", "timeline", "metrics")} for r in made]     # what is long
+        lines = [json.dumps(dict(made[i % 70], rank=i, world_size=10240, pid=1 + i % 8, host="node%d" % (i // 8)), separators=(",", ":")) + "\n" for i in range(10240)]
+        expected = hashlib.sha256("".join(lines).encode()).hexdigest()
+        for _ in range(2):
+            draw.shuffle(lines)
+            a, b = self.write("a", "".join(lines[:7000])), self.write("b", "".join(lines[5000:] + lines[9000:]))
+            for files in (a, b), (b, a, b):
+                merged = self.summarize("--merge", *files).stdout
+                self.assertEqual(hashlib.sha256(merged.encode()).hexdigest(), expected)
+        self.assertEqual(merged.count("\n"), 10240)
 
     def test_what_is_no_record(self):
         line = self.summarize(self.traces).stdout.splitlines(True)[0]
