@@ -107,16 +107,37 @@ function drawFlame(place, context, part) {
   let focus = null;
   const chart = flamegraph().width(width).cellHeight(FRAME_HEIGHT).inverted(true).minFrameSize(LEAST_FRAME).transitionDuration(0).sort(true)
     .setColorMapper((d, original) => (d.data.found ? FOUND_COLOUR : original))
-    .onClick((d) => { enlarged = d; focus.follow(d); })
     .tooltip(false).label((d) => `${d.data.name}: ${size(d.data.value)}`);
   d3.select(box).datum(root).call(chart);
   const all = d3.select(box).datum();
   enlarged = all;
-  focus = new TreeFocus(outer, flamePicture(chart, all, width, () => enlarged));
+  const enlarge = (d) => {
+    enlarged = d;
+    enlargeFrame(all, d);
+    chart.update();
+    focus.follow(d);
+  };
+  focus = new TreeFocus(outer, flamePicture(all, width, () => enlarged, enlarge));
+  box.addEventListener("click", (e) => {
+    const frame = e.target.closest("g.frame");
+    if (!frame) return;
+    e.stopPropagation();
+    enlarge(d3.select(frame).datum());
+  }, true);
+}
+
+// What d3-flame-graph draws of a frame that takes all of the room: frames around it are faded, frames beside these are hidden. Its own zoomTo() calls
+// itself for each frame inside, which is too deep for a browser if a stack has thousands.
+function enlargeFrame(all, frame) {
+  all.each(({ data }) => { data.hide = data.fade = false; });
+  for (let inner = frame, outer = frame.parent; outer; inner = outer, outer = outer.parent) {
+    outer.data.fade = true;
+    for (const d of outer.children) d.data.hide = d !== inner;
+  }
 }
 
 // The tree of d3-flame-graph: frames that are left out have no bytes.
-function flamePicture(chart, all, width, enlarged) {
+function flamePicture(all, width, enlarged, enlarge) {
   const scale = width / (all.x1 - all.x0);
   return {
     root: () => all,
@@ -125,7 +146,7 @@ function flamePicture(chart, all, width, enlarged) {
     children: (d) => (d.children || []).filter((c) => (c.x1 - c.x0) * scale > LEAST_FRAME),
     box: (d) => ({ x: d.x0 * scale, y: d.depth * FRAME_HEIGHT, width: (d.x1 - d.x0) * scale, height: FRAME_HEIGHT }),
     title: (d) => nodeTitle(d.data.name, d.data.value, all.data.value, d.data.found),
-    enlarge: (d) => chart.zoomTo(d),
+    enlarge,
   };
 }
 

@@ -11,7 +11,7 @@
 
 /* Longer texts and deeper stacks are cut, so that a small hostile file makes no huge report. */
 #define LONGEST_STRING 4096
-#define DEEPEST_STACK 512
+#define DEEPEST_STACK 4096
 
 #define MAKE_ROOM(t, what, id)                                                                  \
 	do {                                                                                    \

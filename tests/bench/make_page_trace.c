@@ -4,7 +4,8 @@
  *            once
  *   random   20,000 live blocks, of which any one is replaced next, and the same block of 3 GiB
  *   noise    as random, and each block has a size, a stack and a time that nothing predicts
- *   hostile  names that would end a script, turn text around, or are empty; a stack of 4,096 frames
+ *   hostile  names that would end a script, turn text around, or are empty; stacks of 4,096 and of
+ *            5,000 frames
  *   gap      records are lost in the middle; the keyframe behind names what is live
  */
 #include "write_trace.h"
@@ -105,22 +106,31 @@ static const char *const hostile[] = {
 	"\xff\xfe not UTF-8",
 };
 
-#define FRAMES 4096
+#define MOST_FRAMES 5000
+
+/* A stack whose frames are of one function; a frame's line is its number, innermost first. */
+static uint32_t write_deep(struct writer *w, uint32_t module, const char *function,
+			   const char *file, uint32_t frames)
+{
+	uint32_t deep[1 + MOST_FRAMES] = { module };
+
+	for (uint32_t i = 0; i < frames; i++)
+		deep[1 + i] = write_frame(w, function, file, i);
+	return write_entry(w, MT_ENTRY_STACK, deep, (1 + frames) * sizeof(*deep));
+}
 
 static void write_hostile(struct writer *w, uint32_t module)
 {
-	uint32_t deep[1 + FRAMES] = { module };
-
 	for (size_t i = 0; i < sizeof(hostile) / sizeof(*hostile); i++) {
 		uint32_t frame = write_frame(w, hostile[i], hostile[i], 1);
 
 		write_event(w, MT_TENSOR_ALLOC, 0x100000 * (1 + i), 1024,
 			    write_stack(w, module, frame, 0, 0, 0), 1);
 	}
-	for (uint32_t i = 0; i < FRAMES; i++)
-		deep[1 + i] = write_frame(w, "recursive", "/job/deep.py", i);
 	write_event(w, MT_TENSOR_ALLOC, 0x10000000, 4096,
-		    write_entry(w, MT_ENTRY_STACK, deep, sizeof(deep)), 1);
+		    write_deep(w, module, "recursive", "/job/deep.py", 4096), 1);
+	write_event(w, MT_TENSOR_ALLOC, 0x20000000, 1536,
+		    write_deep(w, module, "endless", "/job/endless.py", MOST_FRAMES), 1);
 	write_meta(w, "argv", "python\0</script><script>window.evil = 3</script>", 48);
 }
 

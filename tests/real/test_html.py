@@ -274,14 +274,16 @@ class Html(PageCase):
         page.page.wait_for_timeout(50)
         shown = page.run('document.getElementById("view").textContent')
         for name in "</script><script>window.evil = 1</script>", "<img src=x onerror='window.evil = 2'>", "&lt;b&gt; -->", "${evil}", "not UTF-8", \
-                "line\\u2028separator \\u2029", "\\u202eright to left\\u2066", "(3,584 outer frames are left out)":
+                "line\\u2028separator \\u2029", "\\u202eright to left\\u2066", "(904 outer frames are left out)":
             self.assertIn(name, shown)
         self.assertEqual([row[:2] for row in drawn.read(page, drawn.ROWS) if row[3:] == ["?  ?:1", "", ["?"]]], [[1024, 1]])  # whose name is empty
         everything = page.run("document.documentElement.outerHTML + JSON.stringify(memtrace.page.report) + JSON.stringify(memtrace.page.current.data.tables)")
         self.assertEqual({c for c in everything if c in "\u2028\u2029\u202e\u2066"}, set())
-        deepest = max((row["stack"] for row in self.report(path)["ranks"][0]["peak"]["stacks"]), key=len)
-        self.assertGreaterEqual(len(deepest.split(";")), 512)
-        self.assertEqual(shown.count("recursive"), 1 + len(deepest.split(";")))
+        rows = {row[0]: row for row in drawn.read(page, drawn.ROWS)}
+        for size, name, frames in (4096, "recursive deep.py", []), (1536, "endless endless.py", ["(904 outer frames are left out)"]):
+            self.assertEqual(rows[size][5], ["%s:%d" % (name, line) for line in range(4096)] + frames)
+        stacks = {row["bytes"]: row["stack"] for row in self.report(path)["ranks"][0]["peak"]["stacks"]}
+        self.assertEqual(stacks[4096].split(";"), ["recursive /job/deep.py:%d" % line for line in reversed(range(4096))])
         self.assertIsNone(page.run("window.evil ?? null"))
         self.assertEqual(page.errors, [])
 
@@ -389,6 +391,23 @@ class Html(PageCase):
         page = self.open(self.made("steps"), snapshot)
         row = page.run('[...document.querySelectorAll(\'[data-item="peak.device"] td\')].map((c) => c.textContent)')
         self.assertEqual(row[1:3], ["unknown", ""])
+        self.assertEqual(page.errors, [])
+
+    def test_a_snapshot_of_a_deep_recursion(self):
+        """PyTorch keeps all frames of a stack. All of them are in the list and in the flame graph, in which each can be enlarged."""
+        frames = [{"name": "visit", "filename": "/job/tree.py", "line": line} for line in range(4096)]
+        snapshot = os.path.join(self.dir, "deep.pickle")
+        with open(snapshot, "wb") as f:
+            pickle.dump({"segments": [], "device_traces": [[{"action": "alloc", "addr": 1 << 28, "size": 3 << 20, "stream": 0, "time_us": 1, "frames": frames}]]}, f, protocol=4)
+        page = self.open(snapshot)
+        names = ["visit tree.py:%d" % line for line in range(4096)]
+        self.assertEqual(drawn.read(page, drawn.ROWS)[0][5], names)
+        page.press("2")
+        self.assertEqual(sorted((depth, name) for depth, name, *_ in drawn.read(page, drawn.FLAME)), list(enumerate(["all", *reversed(names)])))
+        page.press("f", "ArrowDown", "Enter")
+        self.assertEqual(page.run('document.querySelectorAll("#flame g.fade").length'), 1)
+        page.page.click("#flame g.frame.fade")
+        self.assertEqual(page.run('document.querySelectorAll("#flame g.fade").length'), 0)
         self.assertEqual(page.errors, [])
 
     def test_output(self):

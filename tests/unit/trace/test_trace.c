@@ -314,6 +314,33 @@ static void a_name_with_a_semicolon_is_one_frame(void **state)
 	done(&f);
 }
 
+/* The frames nearest to the allocation are read, and the others are counted. */
+static void a_stack_is_read_to_its_4096th_frame(void **state)
+{
+	static const uint32_t counts[] = { 4096, 5000 };
+	uint32_t words[1 + 5000] = { 1 }, ids[2];
+	const struct stack *s;
+	struct file f;
+
+	(void)state;
+	make(&f);
+	for (uint32_t i = 0; i < 5000; i++)
+		words[1 + i] = write_frame(&f.w, "f", "/m/deep.py", i);
+	for (size_t i = 0; i < ARRAY_SIZE(counts); i++)
+		ids[i] = write_entry(&f.w, MT_ENTRY_STACK, words, (1 + counts[i]) * sizeof(*words));
+	free(f.at);
+	f.at = write_finish(&f.w, &f.size);
+	assert_int_equal(open_file(&f), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(counts); i++) {
+		s = tables_stack(&f.trace.tables, ids[i]);
+		assert_int_equal(s->frame_count, 4096);
+		assert_int_equal(s->left_out, counts[i] - 4096);
+		assert_int_equal(tables_frame(&f.trace.tables, s->frames[0])->line, 0);
+		assert_int_equal(tables_frame(&f.trace.tables, s->frames[4095])->line, 4095);
+	}
+	done(&f);
+}
+
 static void ids_with_holes_are_unknown(void **state)
 {
 	struct file f;
@@ -369,6 +396,7 @@ int main(void)
 		cmocka_unit_test(damaged_tables_end_where_they_are_damaged),
 		cmocka_unit_test(entries_refer_to_earlier_entries_only),
 		cmocka_unit_test(a_name_with_a_semicolon_is_one_frame),
+		cmocka_unit_test(a_stack_is_read_to_its_4096th_frame),
 		cmocka_unit_test(ids_with_holes_are_unknown),
 		cmocka_unit_test(patterns_match),
 	};
