@@ -2,7 +2,7 @@
 import { Blocks } from "./blocks.js";
 import { Column, OTHER, PREDICTED, Predicted, contextOf, valuesOf } from "./columns.js";
 import { visible } from "./format.js";
-import { help, helpersFor } from "./helpers.js";
+import { HelperLost, help, helpersFor } from "./helpers.js";
 
 export const EVENT = { ALLOC: 1, FREE: 2, SEGMENT: 3, SEGMENT_END: 4, LEVELS: 5, FAILURE: 6, GAP: 7 };
 export const NEVER = 0xffffffff;
@@ -143,9 +143,18 @@ const EARLY = ["kinds", "stack", "size", "sizes"];
 const LATE = ["gone", "address", "addresses", "category", "place"];
 const OTHERS = ["segments", "ended", "level_at", "level_of", "level", "tables"];
 
-// `blob(id)` gives the base64 text of an element. Two helpers share the work: one decodes the blocks, the other the times.
+// `blob(id)` gives the base64 text of an element. If a helper dies, the page does the work itself.
 export async function decodeStream(described, categories, blob) {
-  const [first, second] = await helpersFor(described.events);
+  try {
+    return await decodeWith(await helpersFor(described.events), described, categories, blob);
+  } catch (error) {
+    if (!(error instanceof HelperLost)) throw error;
+    return decodeWith([], described, categories, blob);
+  }
+}
+
+// Two helpers share the work: one decodes the blocks, the other the times.
+async function decodeWith([first, second], described, categories, blob) {
   const texts = (names) => Object.fromEntries(names.map((name) => [name, blob(described[name])]));
   const early = help(first, "inflate", texts(EARLY));
   const late = help(second, "inflate", texts(LATE));

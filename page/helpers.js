@@ -37,34 +37,54 @@ export function serve() {
   };
 }
 
+// A worker has died, and with it what it was asked.
+export class HelperLost extends Error {}
+
+// A worker, and behind one that has died another.
 class Helper {
   constructor(address) {
-    this.waiting = new Map();
+    this.address = address;
     this.next = 0;
-    this.worker = new Worker(address);
+    this.start();
+  }
+
+  start() {
+    const worker = new Worker(this.address);
+    const waiting = new Map();
+    let isStarted = false;
+    Object.assign(this, { worker, waiting });
     this.started = new Promise((resolve, reject) => {
-      this.worker.onerror = (e) => {
-        reject(e);
-        for (const call of this.waiting.values()) call.reject(new Error(e.message));
+      worker.onerror = worker.onmessageerror = (e) => {
+        const lost = new HelperLost(e.message || "a worker of the page has ended");
+        worker.terminate();
+        if (isStarted && this.worker === worker) this.start();
+        reject(lost);
+        for (const call of waiting.values()) call.reject(lost);
       };
-      this.worker.onmessage = ({ data }) => (data.started ? resolve() : this.answered(data));
+      worker.onmessage = ({ data }) => {
+        isStarted = true;
+        if (data.started) resolve();
+        else answered(waiting, data);
+      };
     });
+    this.started.catch(() => {}); // whoever asks is told
   }
 
-  answered({ id, result, error }) {
-    const { resolve, reject } = this.waiting.get(id);
-    this.waiting.delete(id);
-    if (error) reject(new Error(error));
-    else resolve(result);
-  }
-
-  call(task, argument) {
+  async call(task, argument) {
+    await this.started;
     return new Promise((resolve, reject) => {
       const id = this.next++;
       this.waiting.set(id, { resolve, reject });
       this.worker.postMessage({ id, task, argument }, [...buffersOf(argument)]);
     });
   }
+}
+
+function answered(waiting, { id, result, error }) {
+  const { resolve, reject } = waiting.get(id);
+  waiting.delete(id);
+  if (error) reject(new Error(error));
+  else resolve(result);
 }
 
 let shared = null;

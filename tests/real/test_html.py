@@ -254,6 +254,27 @@ class Html(PageCase):
         self.assertEqual(page.run(DRAWN)["highestBand"], peak)
         self.assertEqual(page.errors, [])
 
+    def test_a_worker_that_dies(self):
+        """If a worker dies while it decodes, the page decodes by itself; the next time another worker does."""
+        path = self.page_trace("steps", 400000)
+        report = self.report(path)["ranks"][0]
+        page = self.open(path)
+        page.page.add_init_script("""window.started = 0; window.asked = [];
+          window.Worker = class extends Worker { constructor(...all) { super(...all); window.started++; }
+            postMessage(message, given) { window.asked.push(message.task); super.postMessage(message.task === window.deadly ? null : message, given); } };
+          window.deadly = "blocks";""")
+        page.page.reload()
+        page.page.wait_for_selector("body[data-ready]")
+        asked = ["blocks", "inflate", "inflate", "times"]
+        self.assertEqual([page.run("window.started"), sorted(page.run("window.asked"))], [3, asked])
+        self.check_peak(page, report)
+        page.run("window.deadly = null; memtrace.page.streams.clear()")
+        page.press("n")
+        page.wait("memtrace.page.streams.size && memtrace.page.current === memtrace.page.streams.get(0)")
+        self.assertEqual([page.run("window.started"), sorted(page.run("window.asked"))], [3, sorted(2 * asked)])
+        self.check_peak(page, report)
+        self.assertEqual(page.errors, [])
+
     def test_random_replacement(self):
         """Frees at random are named by the slot of their block, those of alike steps by its distance."""
         path = self.page_trace("random", 60000)
