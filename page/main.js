@@ -6,7 +6,8 @@ import { momentOf, partsOf, showDifference, showPeak, VIEWS } from "./views.js";
 import { sumBytes } from "./moment.js";
 import { marksOf } from "./marks.js";
 import { failureOf, missingOf } from "./missing.js";
-import { FOUND_COLOUR, searchOf } from "./search.js";
+import { highestOf, linesOf } from "./lines.js";
+import { searchOf } from "./search.js";
 import { byId, element, size, time, count } from "./format.js";
 import { axisOf, stepKnots } from "./axis.js";
 import { Later } from "./later.js";
@@ -89,21 +90,10 @@ function timelineOf(entry) {
   return page.timelines[page.index.compares ? entry : 0];
 }
 
-function linesOf({ owner, reserved, found }) {
-  const device = { name: "device", curves: owner, dash: [] };
-  const lines = [...(state.stacked === "owner" ? [] : [device]), { name: "reserved", curves: reserved, dash: [5, 3] }];
-  if (found?.used.some(Boolean)) lines.push({ name: `found: ${state.search.trim()}`, curves: found, dash: [], colour: FOUND_COLOUR });
-  return lines.filter((l) => l.curves.count);
-}
-
 // What is looked for in a stream, and its curve.
 function searchIn(stream) {
   stream.search = stream.isRecord ? null : searchOf(state.search, stream.data);
   stream.found = stream.search && new BlockCurves(page.titles.categories, stream.data, stream.search.block);
-}
-
-function highestOf(stream) {
-  return Math.max(0, ...[stream.category, stream.owner, stream.reserved].filter((c) => c.count).map((c) => c.totalAt(c.peak())));
 }
 
 function showTimeline() {
@@ -120,15 +110,17 @@ function showTimeline() {
   const axes = streams.map(({ data }, i) => axisOf(state.axis, data, knots[i]));
   const domains = axes.map((axis) => axis.domain());
   const domain = [Math.min(...domains.map((d) => d[0])), Math.max(...domains.map((d) => d[1]))];
-  const ceiling = streams.length > 1 ? Math.max(...streams.map(highestOf)) : 0;
+  const lines = linesOf(streams, state.stacked, `found: ${state.search.trim()}`);
+  const bands = streams.map((stream) => (state.stacked === "owner" ? stream.owner : stream.category));
+  const drawn = lines.map((all) => all.filter((line) => !line.isBeyond));
+  const ceiling = streams.length > 1 ? highestOf([...bands, ...drawn.flat().map((line) => line.curves)]) : 0;
   entries.forEach((entry, i) => {
     const stream = streams[i];
-    timelineOf(entry).show({ data: stream.data, axis: axes[i], domain, ceiling, bands: state.stacked === "owner" ? stream.owner : stream.category, lines: linesOf(stream),
+    timelineOf(entry).show({ data: stream.data, axis: axes[i], domain, ceiling, bands: bands[i], lines: drawn[i],
       marks: marksOf(stream.data, stream.category, page.report.ranks[entry]) });
   });
-  const bands = streams.map((stream) => (state.stacked === "owner" ? stream.owner : stream.category));
-  const lines = streams.flatMap(linesOf);
-  drawLegend(byId("legend"), bands, lines.filter(({ name }, i) => lines.findIndex((l) => l.name === name) === i));
+  const named = lines.flat();
+  drawLegend(byId("legend"), bands, named.filter(({ name }, i) => named.findIndex((l) => l.name === name) === i));
 }
 
 function showMissing(rank) {
@@ -196,7 +188,7 @@ function showMoment() {
   text.textContent = `Event ${count(event)} of ${count(data.events)}, ${time(data.times[event])}${phase ? `, ${phase}` : ""}: ${size(moment.bytes)} (${count(moment.bytes)} bytes) in ` +
     `${count(moment.live.length)} blocks; reserved ${size(held < 0 ? 0 : reserved.totalAt(held))}, device ${size(owner.names.length ? (device < 0 ? 0 : owner.totalAt(device)) : null)}`;
   const context = { data, event, fixed: state.fixed, titles: page.titles, search, ...partsOf(data, event, state.fixed, moment.groups),
-    visible: () => page.timeline.x.domain().map((p) => page.timeline.axis.eventAt(p)) };
+    timeline: page.timeline };
   showFound(moment.live, search, data);
   showDifference(view, context);
   VIEWS.find((v) => v.id === state.view).show(view, context);
@@ -294,7 +286,7 @@ function choose(key, value) {
   byId(key).value = value;
   showTimeline();
   page.timeline.setMoment(state.event, state.fixed);
-  keepState();
+  axisChanged();
 }
 
 function chooseView(id) {
@@ -312,8 +304,8 @@ function whole() {
   page.timeline.whole();
 }
 
-// Another part of the axis is shown.
-function zoomEnded() {
+// Another axis is shown, or another part of it.
+function axisChanged() {
   if (!page.current) return;
   if (VIEWS.find((v) => v.id === state.view).followsZoom) showMoment();
   keepState();
@@ -389,7 +381,9 @@ function connect() {
     showState();
     open(place.entry, place);
   });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { page.timelines.forEach((t) => t.data && t.draw()); showMoment(); });
+  window.addEventListener("beforeprint", () => page.timelines.forEach((t) => t.drawPrint()));
+  window.addEventListener("afterprint", () => page.timelines.forEach((t) => t.resize()));
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { page.timelines.forEach((t) => t.resize()); showMoment(); });
 }
 
 async function readParts() {
@@ -398,18 +392,21 @@ async function readParts() {
 }
 
 // A comparison has a timeline for each job, which are zoomed together.
-function connectTimelines() {
-  page.timelines = [new Timeline(byId("timeline"), goTo, zoomEnded)];
-  page.timeline = page.timelines[0];
-  if (!page.index.compares) return;
+function comparedTimelines() {
   const goIn = (entry) => async (event, withCompare) => {
     if (state.entry !== entry) await open(entry);
     if (state.entry === entry) goTo(event, withCompare);
   };
   for (const e of document.querySelectorAll(".of-comparison")) e.hidden = false;
-  page.timelines = [new Timeline(byId("timeline"), goIn(0), zoomEnded), new Timeline(byId("timeline-b"), goIn(1), zoomEnded)];
-  page.timelines.forEach((t, i) => (t.partner = page.timelines[1 - i]));
+  const both = ["timeline", "timeline-b"].map((id, entry) => new Timeline(byId(id), goIn(entry), axisChanged));
+  both.forEach((t, i) => (t.partner = both[1 - i]));
   showDiff(byId("diff"), page.parts.diff, page.titles);
+  return both;
+}
+
+function connectTimelines() {
+  page.timelines = page.index.compares ? comparedTimelines() : [new Timeline(byId("timeline"), goTo, axisChanged)];
+  [page.timeline] = page.timelines;
 }
 
 function setTitles() {

@@ -60,10 +60,10 @@ export function showMatch(place, rank, matches, simulated, titles) {
   const columns = [{ title: "estimate", match, which: "estimated_bytes" }];
   if (other) columns.push({ title: "simulation", match: other, which: "observed_bytes" });
   columns.push({ title: !match.simulated ? "observation" : other ? "this run, simulated too" : "simulation", match, which: "observed_bytes" });
-  const last = columns[columns.length - 1].title;
+  const ofWhat = match.simulated && !other ? "the simulation" : match.simulated ? "this run, which is simulated too" : "this run";
   const share = `${Math.abs(100 * match.error).toFixed(1)} % ${match.error < 0 ? "below" : "above"}`;
   place.append(element("p", { id: "match-text" },
-    `The estimate (${match.system}) is ${match.error ? share : "equal to"} the peak of the ${last}: ${size(match.estimated_bytes)} and ${size(match.observed_bytes)}. ` +
+    `The estimate (${match.system}) is ${match.error ? share : "equal to"} the peak of ${ofWhat}: ${size(match.estimated_bytes)} and ${size(match.observed_bytes)}. ` +
     `${match.verdict === "match" ? "It matches" : "It does not match"} within ${(100 * matches.tolerance).toFixed(0)} %.` +
     `${matches.inferred ? " The configuration is inferred from the trace." : ""}`));
   const head = headRow("term", ...columns.map((c) => [c.title, "n"]), ["gap", "n"], [`less │ more ${match.simulated ? "simulated" : "observed"}`, "middle"]);

@@ -91,7 +91,7 @@ export function largestLifetimes(data, first, last, most) {
     if (found.length >= 8 * most) prune();
   }
   prune();
-  return found.map((i) => ({ block: i, from: born[i], to: gone[i] === NEVER ? data.events - 1 : gone[i] }));
+  return found.map((i) => ({ block: i, from: born[i], to: gone[i], isLive: gone[i] === NEVER }));
 }
 
 // The last event at a time in milliseconds or before it; the first one of all if every event is later.

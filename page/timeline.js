@@ -3,8 +3,18 @@ import { reduce } from "./curves.js";
 import { byId, element, size, time, count } from "./format.js";
 import { patternOf } from "./palette.js";
 
-const MARGIN = { left: 76, right: 14, top: 22, bottom: 24 };
+export const MARGIN = { left: 76, right: 14, top: 22, bottom: 24 };
 const LABEL_ROOM = 40; // half a label of the axis
+const PRINT = { ratio: 2, ink: "#000" }; // on paper, also if the screen is dark; `ratio`: pixels of a picture for one of CSS
+
+// The step between labels of an axis.
+export function labelStep(domain, width) {
+  return d3.tickStep(...domain, placesOf(width));
+}
+
+function placesOf(width) {
+  return Math.max(3, width / 150);
+}
 
 export class Timeline {
   // `onZoom`: called when another part of the axis is shown.
@@ -35,16 +45,23 @@ export class Timeline {
   }
 
   resize() {
+    this.drawAt(this.place.clientWidth, this.place.clientHeight, window.devicePixelRatio || 1, getComputedStyle(this.place).color);
+  }
+
+  // As a print shows it. On paper of another width the drawing is scaled.
+  drawPrint() {
+    const style = getComputedStyle(this.place);
+    this.drawAt(...["--print-width", "--print-height"].map((name) => parseFloat(style.getPropertyValue(name))), PRINT.ratio, PRINT.ink);
+  }
+
+  drawAt(width, height, ratio, ink) {
     if (!this.data) return;
-    this.width = this.place.clientWidth;
-    this.height = this.place.clientHeight;
-    const ratio = window.devicePixelRatio || 1;
+    Object.assign(this, { width, height, ink });
     this.canvas.width = this.width * ratio;
     this.canvas.height = this.height * ratio;
     this.context = this.canvas.getContext("2d");
     this.context.setTransform(ratio, 0, 0, ratio, 0, 0);
     this.base = d3.scaleLinear(this.domain || this.axis.domain(), [MARGIN.left, this.width - MARGIN.right]);
-    // A print is narrower: the drawing is scaled to it.
     this.svg.attr("viewBox", `0 0 ${this.width} ${this.height}`).attr("preserveAspectRatio", "none");
     const most = this.axis.deepest(this.base.domain());
     const extent = [[MARGIN.left, 0], [this.width - MARGIN.right, this.height]];
@@ -167,7 +184,7 @@ export class Timeline {
       c[p ? "lineTo" : "moveTo"](x, y);
     });
     if (points.length) c.lineTo(this.width - MARGIN.right, this.y(totals[totals.length - 1]));
-    c.strokeStyle = line.colour || getComputedStyle(this.place).color;
+    c.strokeStyle = line.colour || this.ink;
     c.lineWidth = line.colour ? 2.4 : 1.4;
     c.setLineDash(line.dash);
     c.stroke();
@@ -177,9 +194,8 @@ export class Timeline {
   drawAxes() {
     const put = (name, axis, dx, dy) =>
       this.svg.selectAll(`g.${name}`).data([0]).join("g").attr("class", `axis ${name}`).attr("transform", `translate(${dx},${dy})`).call(axis);
-    const places = Math.max(3, this.width / 150);
-    const step = d3.tickStep(...this.x.domain(), places);
-    const across = put("x", d3.axisBottom(this.x).ticks(places).tickFormat((v) => this.axis.label(v, step)), 0, this.height - MARGIN.bottom);
+    const step = labelStep(this.x.domain(), this.width);
+    const across = put("x", d3.axisBottom(this.x).ticks(placesOf(this.width)).tickFormat((v) => this.axis.label(v, step)), 0, this.height - MARGIN.bottom);
     // A label at the end does not leave the drawing.
     across.selectAll("text").attr("text-anchor", (v) => (this.x(v) > this.width - LABEL_ROOM ? "end" : "middle"));
     // Round numbers of the unit: 2, 4, 6 GiB.

@@ -4,6 +4,7 @@ import { flameTree, treemapTree, stackName, framesOf } from "./trees.js";
 import { FOUND_COLOUR, isPlaceFound } from "./search.js";
 import { element, headRow, growingTable, size, change, count, time, escapeHtml, byId } from "./format.js";
 import { colourOf, decalOf, fillOf, inkOn, patternOf } from "./palette.js";
+import { MARGIN, labelStep } from "./timeline.js";
 import { TreeFocus } from "./tree_focus.js";
 
 const ROWS = 60; // of a table; a button shows the others
@@ -284,26 +285,30 @@ function showSegments(place, context) {
   if (segments.length > shown.length) place.append(element("p", { class: "hint" }, `The ${count(segments.length - shown.length)} smallest segments are not drawn.`));
 }
 
+// Bars on the axis of the timeline, below the part of it that is visible.
 function showLifetimes(place, context) {
   const data = context.data;
-  const [first, last] = context.visible();
-  const bars = largestLifetimes(data, first, last, 80);
+  const { axis, x } = context.timeline;
+  const [low, high] = x.domain();
+  const bars = largestLifetimes(data, axis.eventAt(low), axis.eventAt(high), 80);
   place.append(element("p", { class: "hint" }, `The ${bars.length} largest blocks that were live in the visible part of the timeline, largest first${context.fixed === null ? "" : "; a comparison of moments does not change them"}.`));
   const chart = chartAt(place, place, "lifetimes", "Lifetimes of the largest blocks as bars");
   chart.getDom().style.height = `${Math.max(160, bars.length * 14 + 60)}px`;
   chart.resize();
   const ink = inkOf(place);
+  const step = labelStep([low, high], place.clientWidth);
   chart.setOption({
     animation: false,
-    grid: { left: 90, right: 20, top: 8, bottom: 30 },
+    grid: { left: MARGIN.left, right: MARGIN.right, top: 8, bottom: 30 },
     tooltip: { confine: true, formatter: (p) => {
       const b = bars[p.dataIndex];
       return `${size(data.blocks.sizeOf(b.block))} ${context.titles.categories[data.blocks.category[b.block]]}<br>${escapeHtml(stackName(data, data.blocks.stack[b.block]))}<br>` +
-        `${time(data.times[b.from])} to ${time(data.times[b.to])}`;
+        `${time(data.times[b.from])} to ${b.isLive ? "the end" : time(data.times[b.to])}`;
     } },
-    xAxis: { type: "value", min: data.times[first], max: data.times[last], axisLabel: { color: ink, formatter: (v) => time(v) }, splitLine: { show: false } },
+    xAxis: { type: "value", min: low, max: high, interval: step, splitLine: { show: false },
+      axisLabel: { color: ink, showMinLabel: Number.isInteger(low / step), showMaxLabel: Number.isInteger(high / step), formatter: (v) => axis.label(v, step) } },
     yAxis: { type: "category", inverse: true, data: bars.map((b) => size(data.blocks.sizeOf(b.block))), axisLabel: { color: ink } },
-    series: [{ type: "custom", clip: true, data: bars.map((b, i) => [i, data.times[b.from], data.times[b.to]]), encode: { x: [1, 2], y: 0 },
+    series: [{ type: "custom", clip: true, data: bars.map((b, i) => [i, axis.position(b.from), b.isLive ? high : axis.position(b.to)]), encode: { x: [1, 2], y: 0 },
       renderItem: (params, api) => {
         const start = api.coord([api.value(1), api.value(0)]);
         const end = api.coord([api.value(2), api.value(0)]);

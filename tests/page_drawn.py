@@ -32,6 +32,14 @@ TREEMAP = """() => {
   });
   return found;
 }"""
+# Bars of lifetimes from the top: the label of the row, left and right edge.
+LIFETIMES = """() => {
+  const chart = echarts.getInstanceByDom(document.getElementById("lifetimes"));
+  const shapes = chart.getZr().storage.getDisplayList(true);
+  const bars = shapes.filter((e) => e.type === "rect" && e.shape.height === 10).map((e) => e.shape);
+  const sizes = chart.getOption().yAxis[0].data;
+  return bars.sort((a, b) => a.y - b.y).map(({ x, width }, i) => [sizes[i], x, x + width]);
+}"""
 # Pixels of a part of a canvas in CSS pixels, from a copy: rows of [red, green, blue, alpha].
 PIXELS = """([selector, x, y, width, height]) => {
   const canvas = document.querySelector(selector), ratio = canvas.width / canvas.clientWidth;

@@ -196,6 +196,7 @@ class Html(PageCase):
         self.assertIn("num_layers23", page.run('document.querySelector("#match-causes tbody").textContent'))
         self.assertIn("\nnext        memtrace html --config %s %s\n" % (config, second),
                       self.run_([MEMTRACE, "match", "--config", config, second], status=None).stdout)
+        self.assertIn(" the peak of this run, which is simulated too: ", page.run('document.getElementById("match-text").textContent'))
         self.assertIn("does not match" if beside["verdict"] == "mismatch" else "It matches", page.run('document.getElementById("match-text").textContent'))
         self.assertEqual(page.errors, [])
         self.check_axe(page, "#match-box")

@@ -6,7 +6,7 @@ import os
 import mtr
 import page_drawn as drawn
 from harness import MEMTRACE, ROOT
-from page_case import ALLOC, FREE, OOM, PageCase
+from page_case import ALLOC, FREE, OOM, STATE, PageCase, size_text
 
 RESERVED = 4
 
@@ -230,6 +230,41 @@ class HtmlDrawn(PageCase):
               return [e.getAttribute("aria-label"), b.left - p.left, b.bottom - p.top]; }""")
         self.assertEqual({name: len(colours) > 1 for name, colours in shown.items()}, {name: names.index(name) % 2 == 1 for name in shown})
         self.assertGreater(len(shown), 4)
+        self.assertEqual(page.errors, [])
+
+    def test_lifetimes(self):
+        """Each of the largest blocks has a bar from its allocation to its end, on the axis of the timeline above it; of a part of it, those that live there."""
+        page, _, job = self.opened("steps")
+        born, lives = {}, []  # [bytes, allocated at, freed at]
+        for time, r in zip(job.times, job.records):
+            if r[5] == ALLOC:
+                born[r[1]] = [r[2], time, float("inf")]
+                lives.append(born[r[1]])
+            elif r[5] == FREE:
+                born.pop(r[1])[2] = time
+        page.press("5")
+        counts = []
+        for _ in range(2):
+            x = drawn.Scale(page, "x")
+            left, right = 76, page.run('document.getElementById("timeline").clientWidth') - 14
+            inside = sorted((life for life in lives if life[1] <= x.value_at(right) and life[2] > x.value_at(left)), key=lambda life: -life[0])
+            least = inside[:80][-1][0]  # of those of this size, which are drawn is not said
+            bars = drawn.read(page, drawn.LIFETIMES)
+            self.assertEqual([text for text, _, _ in bars], [size_text(size) for size, _, _ in inside[:80]])
+            wanted = [(size_text(size), max(left, x.pixel(begin)), right if end == float("inf") else min(right, x.pixel(end))) for size, begin, end in inside if size > least]
+            shown = [(text, max(left, begin), min(right, end)) for text, begin, end in bars if text != size_text(least)]
+            for bar, life in zip(sorted(shown), sorted(wanted)):
+                for seen, meant in zip(bar[1:], life[1:]):
+                    self.assertAlmostEqual(seen, meant, delta=1.5)
+            counts.append((len(bars), len(shown)))
+            page.run("memtrace.page.timeline.range(10.3, 31.7)")
+        self.assertGreater(min(min(c) for c in counts), 10)
+        self.assertNotEqual(*counts)
+        page.page.select_option("#axis", "event")
+        (text, begin, _), *_ = drawn.read(page, drawn.LIFETIMES)
+        event = round(drawn.Scale(page, "x").value_at(begin))
+        before, after = page.run(STATE, event - 1), page.run(STATE, event)
+        self.assertEqual([text, after[0] - before[0]], ["192.0 MiB", 192 << 20])
         self.assertEqual(page.errors, [])
 
     def test_patterns_of_segments(self):

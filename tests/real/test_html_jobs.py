@@ -6,9 +6,10 @@ import shutil
 import subprocess
 import tempfile
 
+import page_drawn as drawn
 from browser import Page
 from harness import BUILD, GPT2, JOBS, MEMTRACE, ROOT, python
-from page_case import DRAWN, STATE, PageCase
+from page_case import DRAWN, STATE, PageCase, size_text
 
 FOCUS = "(() => { const e = document.activeElement; return e.id || e.parentElement.id || e.tagName; })()"
 VIEWS = {"1": "#view table", "2": "#flame svg", "3": "#treemap canvas", "4": "#segments-text", "5": "#lifetimes canvas"}
@@ -104,6 +105,10 @@ class HtmlJobs(PageCase):
         for rank, label in enumerate(seats):
             self.assertIn("tp %d" % (rank % 2), label)
             self.assertIn("pp %d" % (rank // 2), label)
+        shown = ranks[page.run("memtrace.state.entry")]["peak"]
+        self.assertGreater(shown["device_bytes"], 20 * shown["reserved_bytes"])  # NCCL's buffers
+        self.assertLess(drawn.Scale(page, "y").value_at(22), 1.1 * shown["reserved_bytes"])  # the bands have the room
+        self.assertIn("device, beyond the picture: up to %s" % size_text(shown["device_bytes"]), page.run('document.getElementById("legend").textContent'))
         for _ in ranks:
             self.next_rank(page, (page.run("memtrace.state.entry") + 1) % 4)
             self.check_rank(page, ranks[page.run("memtrace.state.entry")])
@@ -160,6 +165,7 @@ class HtmlJobs(PageCase):
         wanted = [["%(kind)s.%(name)s" % i, i["a_bytes"], i["b_bytes"]] for i in items if i["kind"] == "peak" or i["a_bytes"] or i["b_bytes"]]
         self.assertGreater(len(wanted), 10)
         self.assertEqual(sorted(shown), sorted(wanted))
+        self.assertEqual(page.run('["canvas", "svg"].map((e) => document.querySelectorAll(`.timeline ${e}`).length)'), [2, 2])
         self.assertEqual(page.run("memtrace.state.axis"), "step")
         domains = page.run("memtrace.page.timelines.map((t) => t.x.domain())")
         self.assertEqual(domains[0], domains[1])

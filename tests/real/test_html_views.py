@@ -266,6 +266,30 @@ class HtmlViews(PageCase):
         self.assertLessEqual(page.run('document.querySelector("#ranks .grid").getBoundingClientRect().height'), 24 / 25.4 * 96)
         self.assertEqual(page.errors, [])
 
+    def test_print_of_a_dark_page(self):
+        """A print is black on white, and its timelines are drawn for paper: their texts are neither wide nor narrow, their lines are black."""
+        failed, steps = (self.made(job) for job in ("steps-out-of-memory", "steps"))
+        for jobs in [failed], [steps, failed]:
+            page = self.open(*jobs, color_scheme="dark")
+            page.page.emulate_media(media="print", color_scheme="dark")
+            page.page.set_viewport_size({"width": 1047, "height": 718})
+            self.assertEqual(page.run('["color", "backgroundColor"].map((name) => getComputedStyle(document.body)[name])'), ["rgb(27, 31, 36)", "rgb(255, 255, 255)"])
+            page.wait('[...document.querySelectorAll(".timeline:not([hidden]) canvas")].every((c) => c.width === 1047)')
+            page.run('window.dispatchEvent(new Event("beforeprint"))')
+            for place in ["#timeline", "#timeline-b"][:len(jobs)]:
+                scales = page.run('(place) => { const { a, b, c, d } = document.querySelector(`${place} svg`).getScreenCTM(); return [a, b, c, d]; }', place)
+                for scale, wanted in zip(scales, (1, 0, 0, 1)):
+                    self.assertAlmostEqual(scale, wanted, delta=0.01)
+                pixels = drawn.read(page, drawn.PIXELS, [place + " canvas", 0, 0, 0, 0])
+                self.assertAlmostEqual(len(pixels[0]), 2 * 1047, delta=2)
+                self.assertGreater(sum(pixel == [0, 0, 0, 255] for row in pixels for pixel in row), 1000)
+            page.page.emulate_media(media="screen", color_scheme="dark")
+            page.wait('[...document.querySelectorAll(".timeline:not([hidden]) canvas")].every((c) => c.width < 1047)')
+            page.run('window.dispatchEvent(new Event("afterprint"))')
+            pixels = drawn.read(page, drawn.PIXELS, ["#timeline canvas", 0, 0, 0, 0])
+            self.assertEqual(sum(pixel == [0, 0, 0, 255] for row in pixels for pixel in row), 0)
+            self.assertEqual(page.errors, [])
+
 
 if __name__ == "__main__":
     import unittest
