@@ -42,6 +42,11 @@ export function element(tag, attributes = {}, ...children) {
   return e;
 }
 
+// A long name of classes for element(): a line may end behind each of its points.
+export function breakable(text) {
+  return text.split(/(?<=\.)(?=\w)/).flatMap((part, i) => (i ? [element("wbr"), part] : [part]));
+}
+
 // The row of titles of a table; a title is a text, or a text and its class.
 export function headRow(...titles) {
   return element("thead", {}, element("tr", {}, ...titles.map((title) => [title].flat()).map(([text, of]) => element("th", { scope: "col", class: of }, text))));

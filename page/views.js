@@ -2,7 +2,7 @@
 import { groupByStack, liveBlocks, difference, segmentsAt, largestLifetimes, sumBytes } from "./moment.js";
 import { flameTree, treemapTree, stackName, framesOf } from "./trees.js";
 import { FOUND_COLOUR, isPlaceFound } from "./search.js";
-import { element, headRow, growingTable, size, change, count, time, escapeHtml, byId } from "./format.js";
+import { breakable, element, headRow, growingTable, size, change, count, time, escapeHtml, byId } from "./format.js";
 import { colourOf, decalOf, fillOf, inkOn, patternOf } from "./palette.js";
 import { MARGIN, labelStep } from "./timeline.js";
 import { TreeFocus } from "./tree_focus.js";
@@ -30,7 +30,7 @@ const PLACE_COLUMNS = [["bytes", "n"], ["blocks", "n"], "category", "allocated b
 // Blocks of one stack. `by`: the stack, as an element or as text.
 function placeRow(isFound, bytes, sign, blocks, category, by, module) {
   return element("tr", { class: isFound ? "found" : null }, element("td", { class: "n", title: `${bytes} bytes` }, sign + size(bytes)),
-    element("td", { class: "n" }, count(blocks)), element("td", {}, category), element("td", {}, by), element("td", {}, module));
+    element("td", { class: "n" }, count(blocks)), element("td", {}, category), element("td", {}, by), element("td", {}, ...breakable(module)));
 }
 
 function stackTable(context, groups, sign = "") {
