@@ -59,7 +59,7 @@ class HtmlViews(PageCase):
         page.press("p")
         self.assertEqual(set(self.lit(page).values()), {0})
         function = page.run("memtrace.page.current.data.tables.frames[memtrace.page.current.data.tables.stacks.find((s) => s.frames.length).frames[0]][0]")
-        for text in function, ">1KiB":
+        for text in function, ">1KiB", "nn/modules/module.py":
             self.search(page, text)
             page.press("Escape")
             for view, amount in self.lit(page).items():
@@ -99,6 +99,34 @@ class HtmlViews(PageCase):
             self.assertEqual(page.run('document.querySelectorAll("#view tr.found").length'), blocks, text)
         self.search(page, "")
         self.assertTrue(page.run('document.getElementById("found").hidden'))
+        self.assertEqual(page.errors, [])
+
+    def test_ranks_as_a_grid(self):
+        """Ranks lie on their parallel coordinates, are the darker the higher their peak is, and the one that is unlike its group is marked; so are those that failed."""
+        for folder, events in (self.traces, 300), (os.path.join(self.dir, "longer"), 900):
+            os.mkdir(folder)
+            subprocess.run([os.path.join(BUILD, "bench", "make_job"), folder, "16", str(events)], check=True)
+        odd = "rank00005.mtr"
+        os.replace(os.path.join(self.dir, "longer", odd), os.path.join(self.traces, odd))
+        report = self.report(self.traces)
+        self.assertEqual([o["rank"] for o in report["job"]["outliers"]], [5])
+        page = self.open(self.traces)
+        read = """[...document.querySelectorAll("#ranks button")].map((b) => { const { left, top } = b.getBoundingClientRect();
+          return [left, top, b.textContent, getComputedStyle(b).backgroundColor.match(/\\d+/g).reduce((sum, n) => sum + Number(n), 0), b.getAttribute("aria-label")]; })"""
+        cells = page.run(read)
+        self.assertEqual([text for _, _, text, _, _ in cells], ["◆" if rank == 5 else "" for rank in range(16)])
+        places = [[sorted({cell[axis] for cell in cells}).index(cell[axis]) for axis in (0, 1)] for cell in cells]
+        # Megatron numbers ranks by tp, then dp, then pp.
+        self.assertEqual(places, [[rank // 4, rank % 2 * 2 + rank // 2 % 2] for rank in range(16)])
+        peaks = [rank["peak"]["allocated_bytes"] for rank in report["ranks"]]
+        light = dict(zip(peaks, (cell[3] for cell in cells)))
+        self.assertEqual([light[peak] for peak in peaks], [cell[3] for cell in cells])
+        self.assertEqual(sorted(light, key=light.get), sorted(light, reverse=True))
+        self.assertIn(": %s allocated, %.0f %% of the highest rank, differs from its group" % (size_text(peaks[5]), 100 * peaks[5] / max(peaks)), cells[5][4])
+        failed = self.open(self.made("steps-out-of-memory")).run(read)
+        self.assertEqual([text for _, _, text, _, _ in failed], ["✕", "✕"])
+        for cell in failed:
+            self.assertIn(": 3.4 GiB of the device, 87 % of the device, out of memory", cell[4])  # 3,665,821,696 of 4,194,304,000 bytes
         self.assertEqual(page.errors, [])
 
     def test_two_moments(self):
