@@ -100,7 +100,7 @@ static void other_files_are_refused(void **state)
 	assert_refused(&f, "not a memtrace trace");
 	make(&f);
 	f.size = 0;
-	assert_refused(&f, "not a memtrace trace");
+	assert_refused(&f, "holds nothing yet");
 	make(&f);
 	f.size = 12;
 	assert_refused(&f, "ends inside its header");
