@@ -168,7 +168,7 @@ static void note_gradient(struct machine *m, struct param *p)
 
 	(void)m;
 	if (u && u->split && !u->split->in[0].storage)
-		u->split->in[0] = tensor_ref(p->grad);
+		node_receive(u->split, 0, tensor_ref(p->grad));
 }
 
 /* Gathers the unit's weights, and ahead of time those of the unit that runs next. */

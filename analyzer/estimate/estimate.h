@@ -133,8 +133,8 @@ struct system {
 };
 
 /* Parts of an estimate: the terms only; all; all but the notes; of the stages only those that can
- * be the largest, and none after one that does not fit. */
-enum detail { DETAIL_TERMS, DETAIL_ALL, DETAIL_STAGES, DETAIL_ENDS };
+ * be the largest, and none after one that does not fit; only the others. */
+enum detail { DETAIL_TERMS, DETAIL_ALL, DETAIL_STAGES, DETAIL_ENDS, DETAIL_BETWEEN };
 
 /* Estimates the job by `system`. -1: the system cannot, and the message says why. The caller
  * releases `out` in both cases. */

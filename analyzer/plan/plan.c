@@ -296,10 +296,11 @@ int plan_make(struct plan *plan, struct err *e)
 	plan_judge(&s);
 	if (!plan->fitting.count && !plan->discarded.count)
 		name_unmet(&s);
+	plan_rank(&plan->fitting, plan->order);
+	plan_list_stages(&s);
 	plan_layouts_release(&s.candidates);
 	free(s.states);
 	config_release(&s.scratch);
-	plan_rank(&plan->fitting, plan->order);
 	if (!s.estimated && !plan->discarded_counts[DISCARD_MEMORY] && s.refusal.text[0])
 		return err_set(e, "%s", s.refusal.text);
 	return 0;

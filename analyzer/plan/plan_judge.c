@@ -95,21 +95,6 @@ static int estimate_with(struct plan_search *s, struct plan_layout *l, int detai
 	}
 }
 
-/* Stages between the ends are run only for a layout that is listed stage by stage. */
-static int estimate_layout(struct plan_search *s, struct plan_layout *l, struct estimate *made,
-			   struct err *e)
-{
-	const struct plan *plan = s->plan;
-	int status =
-		estimate_with(s, l, plan->system->is_run ? DETAIL_ENDS : DETAIL_STAGES, made, e);
-
-	if (status < 0 || !plan->system->is_run || !plan->lists_stages ||
-	    (int64_t)made->stage_count == l->size[DIM_PP] || fit(plan, made) == FIT_RED)
-		return status;
-	estimate_release(made);
-	return estimate_with(s, l, DETAIL_STAGES, made, e);
-}
-
 static void take_stages(struct plan_layout *l, const struct estimate *made)
 {
 	l->stage_count = made->stage_count ? made->stage_count : 1;
@@ -117,6 +102,42 @@ static void take_stages(struct plan_layout *l, const struct estimate *made)
 	l->stages[0] = made->total;
 	for (size_t i = 0; i < made->stage_count; i++)
 		l->stages[i] = made->stages[i].total;
+}
+
+/* Puts the stages that were not run before the last one. */
+static void add_between(struct plan_layout *l, const struct estimate *made)
+{
+	size_t count = l->stage_count + made->stage_count, at = l->stage_count - 1;
+	wide *stages = xcalloc(count, sizeof(*stages));
+
+	memcpy(stages, l->stages, at * sizeof(*stages));
+	for (size_t i = 0; i < made->stage_count; i++)
+		stages[at + i] = made->stages[i].total;
+	stages[count - 1] = l->stages[at];
+	free(l->stages);
+	l->stages = stages;
+	l->stage_count = count;
+}
+
+void plan_list_stages(struct plan_search *s)
+{
+	struct plan *plan = s->plan;
+	struct err refusal = { 0 };
+
+	if (!plan->lists_stages || !plan->system->is_run)
+		return;
+	for (size_t i = 0; i < plan->fitting.count; i++) {
+		struct plan_layout *l = &plan->fitting.at[i];
+		struct estimate made;
+
+		if ((int64_t)l->stage_count == l->size[DIM_PP])
+			continue;
+		set_sizes(s, l);
+		s->scratch.sequence_parallel = l->sequence_parallel;
+		if (!estimate_make(&made, plan->system, &s->scratch, DETAIL_BETWEEN, &refusal))
+			add_between(l, &made);
+		estimate_release(&made);
+	}
 }
 
 static void estimate_candidate(struct plan_search *s, struct plan_layout *l)
@@ -127,7 +148,8 @@ static void estimate_candidate(struct plan_search *s, struct plan_layout *l)
 
 	l->is_judged = 1;
 	set_sizes(s, l);
-	if (estimate_layout(s, l, &made, &refusal) < 0) {
+	if (estimate_with(s, l, plan->system->is_run ? DETAIL_ENDS : DETAIL_STAGES, &made,
+			  &refusal) < 0) {
 		if (!s->refusal.text[0])
 			s->refusal = refusal;
 		l->why = DISCARD_REFUSED;

@@ -11,4 +11,7 @@ void plan_time(const struct plan_search *s, struct plan_layout *l);
  * discarded with a reason. A system that takes long stops as soon as enough are found. */
 void plan_judge(struct plan_search *s);
 
+/* Estimates the stages that plan_judge() left out of the layouts that fit: none is the largest. */
+void plan_list_stages(struct plan_search *s);
+
 #endif

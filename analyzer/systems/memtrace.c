@@ -199,7 +199,8 @@ static enum in_device run_within(const struct job_model *j, const struct stage *
 static void add_stage(struct estimate *out, const struct job_model *of, int64_t stage)
 {
 	struct stage *kept = &out->stages[out->stage_count++];
-	wide usable = device_usable(of->hparams.config);
+	/* The stages between the ends fit as those do. */
+	wide usable = out->detail == DETAIL_BETWEEN ? 0 : device_usable(of->hparams.config);
 	wide nccl[NCCL_GROUPS], beside;
 	struct job_model j = *of;
 
@@ -246,12 +247,12 @@ static int ends_are_largest(const struct hparams *s)
 static void add_stages(struct estimate *out, const struct job_model *j)
 {
 	int64_t pp = j->hparams.pp;
-	int ends = out->detail == DETAIL_ENDS;
-	int skips = ends && ends_are_largest(&j->hparams);
+	int ends = out->detail == DETAIL_ENDS, between = out->detail == DETAIL_BETWEEN;
+	int split = (ends || between) && ends_are_largest(&j->hparams);
 
 	out->stages = xcalloc((size_t)pp, sizeof(*out->stages));
 	for (int64_t stage = 0; stage < pp; stage++) {
-		if (skips && stage > 1 && stage < pp - 1)
+		if (split && (stage > 1 && stage < pp - 1) != between)
 			continue;
 		add_stage(out, j, stage);
 		if (ends && out->stages[out->stage_count - 1].in_device == FIT_OUT_OF_MEMORY)

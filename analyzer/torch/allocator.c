@@ -23,31 +23,17 @@ struct allocator *allocator_new(const struct allocator_settings *s, int64_t devi
 	return a;
 }
 
-static void release_segment(struct allocator_segment *s)
-{
-	for (struct allocation *b = s->first, *next; b; b = next) {
-		next = b->after;
-		free(b);
-	}
-	free(s);
-}
-
 void allocator_release(struct allocator *a)
 {
 	if (!a)
 		return;
 	for (struct allocator_segment *s = a->segments, *next; s; s = next) {
 		next = s->after;
-		release_segment(s);
+		free(s);
 	}
-	for (struct allocation *b = a->spare, *next; b; b = next) {
-		next = b->after;
-		free(b);
-	}
-	for (int large = 0; large < 2; large++) {
-		free(a->pools[large].blocks);
-		free(a->pools[large].keys);
-	}
+	slabs_release(&a->blocks);
+	for (int large = 0; large < 2; large++)
+		pool_release(&a->pools[large]);
 	free(a->rounds);
 	free(a);
 }
@@ -98,14 +84,15 @@ void allocator_place_next(struct allocator *a, uint64_t address)
 
 static void release_whole_segments(struct allocator *a, struct pool *p)
 {
-	for (size_t i = 0; i < p->count;)
-		if (!block_is_whole_segment(p->blocks[i]) || p->blocks[i]->segment->expandable) {
-			i++;
-		} else {
-			struct allocator_segment *s = p->blocks[i]->segment;
+	struct pool_place at = pool_first();
+	struct allocation *b;
 
-			pool_remove_at(p, i);
-			segment_free(a, s);
+	while ((b = pool_block(p, at)))
+		if (!block_is_whole_segment(b) || b->segment->expandable) {
+			at = pool_next(p, at);
+		} else {
+			at = pool_remove_at(p, at);
+			segment_free(a, b->segment);
 		}
 }
 
@@ -115,26 +102,24 @@ static int release_available_cached_blocks(struct allocator *a, int64_t n, int s
 {
 	struct pool *p = &a->pools[1];
 	int64_t most = a->settings.max_split_size, key = n > most ? n : most, freed = 0;
-	size_t i;
+	struct pool_place at;
+	struct allocation *b;
 
 	if (!most)
 		return 0;
-	i = pool_lower_bound(p, stream, key, 0, 0);
-	if (i < p->count && p->blocks[i]->stream == stream) {
-		struct allocator_segment *s = p->blocks[i]->segment;
-
-		pool_remove_at(p, i);
-		segment_free(a, s);
+	at = pool_at_least(p, stream, key);
+	b = pool_block(p, at);
+	if (b && b->stream == stream) {
+		pool_remove_at(p, at);
+		segment_free(a, b->segment);
 		return 1;
 	}
-	while (i > 0 && freed < key) {
-		struct allocation *b = p->blocks[i - 1];
-
+	while (freed < key && pool_back(p, &at)) {
+		b = pool_block(p, at);
 		if (b->stream != stream || b->size < most)
 			break;
-		i--;
 		freed += b->size;
-		pool_remove_at(p, i);
+		at = pool_remove_at(p, at);
 		segment_free(a, b->segment);
 	}
 	return freed >= key;
@@ -155,16 +140,19 @@ static void garbage_collect_cached_blocks(struct allocator *a)
 	struct pool *p = &a->pools[1];
 	double limit = a->settings.garbage_collection_threshold * a->settings.memory_fraction *
 		       (double)a->device;
+	struct pool_place at;
 
 	if (limit <= 0)
 		return;
-	for (size_t i = p->count; i-- > 0 && (double)a->totals.reserved > limit;)
-		if (block_is_whole_segment(p->blocks[i])) {
-			struct allocator_segment *s = p->blocks[i]->segment;
+	at = pool_end(p);
+	while ((double)a->totals.reserved > limit && pool_back(p, &at)) {
+		struct allocation *b = pool_block(p, at);
 
-			pool_remove_at(p, i);
-			segment_free(a, s);
+		if (block_is_whole_segment(b)) {
+			at = pool_remove_at(p, at);
+			segment_free(a, b->segment);
 		}
+	}
 }
 
 static struct allocation *alloc_block(struct allocator *a, int64_t n, int stream)
@@ -208,32 +196,41 @@ static int64_t expandable_size(const struct allocation *b)
 
 /* An expandable block counts with its possible size, so that the one with the least room to grow is
  * used. */
-static size_t least_expandable(const struct pool *p, size_t i, int stream)
+static struct pool_place least_expandable(const struct pool *p, struct pool_place at)
 {
-	while (p->blocks[i]->segment->expandable && i + 1 < p->count &&
-	       p->blocks[i + 1]->stream == stream &&
-	       expandable_size(p->blocks[i + 1]) < expandable_size(p->blocks[i]))
-		i++;
-	return i;
+	struct allocation *b = pool_block(p, at), *after;
+	struct pool_place next;
+
+	while (b->segment->expandable) {
+		next = pool_next(p, at);
+		after = pool_block(p, next);
+		if (!after || after->stream != b->stream ||
+		    expandable_size(after) >= expandable_size(b))
+			break;
+		at = next;
+		b = after;
+	}
+	return at;
 }
 
 static struct allocation *get_free_block(struct allocator *a, int64_t n, int stream)
 {
 	struct pool *p = &a->pools[n > SMALL];
 	int64_t most = a->settings.max_split_size;
-	size_t i = pool_lower_bound(p, stream, n, 0, 0);
-	struct allocation *b;
+	struct pool_place at = pool_at_least(p, stream, n);
+	struct allocation *b = pool_block(p, at);
 
-	if (i == p->count || p->blocks[i]->stream != stream)
+	if (!b || b->stream != stream)
 		return NULL;
-	if (a->settings.expandable_segments)
-		i = least_expandable(p, i, stream);
-	b = p->blocks[i];
+	if (a->settings.expandable_segments) {
+		at = least_expandable(p, at);
+		b = pool_block(p, at);
+	}
 	if (most && n < most && b->size >= most)
 		return NULL;
 	if (most && n >= most && b->size >= n + a->settings.max_non_split_rounding)
 		return NULL;
-	pool_remove_at(p, i);
+	pool_remove_at(p, at);
 	return b;
 }
 
@@ -248,6 +245,9 @@ static int should_split(const struct allocator *a, const struct allocation *b, i
 
 /* ---- rounds ---- */
 
+#define ODD_OF_TURNS UINT64_C(0x9e3779b97f4a7c15)
+#define ODD_OF_SIZES UINT64_C(0xc2b2ae3d27d4eb4f)
+
 /* Spreads the bits of a number over all others: two rounds of a multiplication and a shift. */
 static uint64_t mixed(uint64_t x)
 {
@@ -259,7 +259,7 @@ static uint64_t mixed(uint64_t x)
 static void add_mark(struct allocator *a, struct allocation *b)
 {
 	b->round = (unsigned)a->round;
-	b->mark = mixed(mixed(b->address ^ mixed(a->turn++)) + (uint64_t)b->size);
+	b->mark = mixed(b->address + ODD_OF_TURNS * a->turn++ + ODD_OF_SIZES * (uint64_t)b->size);
 	a->marks += b->mark;
 	a->rounds[b->round] += b->mark;
 }

@@ -5,27 +5,34 @@
 
 #include "util/util.h"
 
-/* ---- sets of free blocks ---- */
+/* A block with what orders it in its bin: the search reads no blocks. */
+struct free_block {
+	uint64_t age, address;
+	struct allocation *block;
+};
+
+struct pool_bin {
+	struct free_block *room; /* the blocks are those from `first` on */
+	size_t first, count, size;
+	struct pool_bin *next; /* of spare bins */
+};
 
 #define SIZE_BITS 56
+#define SMALLEST_BIN 8
 
 static int64_t key_of(int stream, int64_t size)
 {
 	return (int64_t)stream << SIZE_BITS | size;
 }
 
-/* Does `a` come before a block of the same key? */
-static int is_before(const struct allocation *a, uint64_t age, uint64_t address)
-{
-	return a->segment->age != age ? a->segment->age < age : a->address < address;
-}
+/* ---- search ---- */
 
 /* The index of the first key that is not less. The loop has no branch that depends on a key: no
  * processor foresees those. */
-static size_t first_key(const struct pool *p, int64_t key)
+static size_t search_keys(const struct pool *p, int64_t key)
 {
 	const int64_t *at = p->keys;
-	size_t count = p->count;
+	size_t count = p->bin_count;
 
 	if (!count)
 		return 0;
@@ -38,48 +45,228 @@ static size_t first_key(const struct pool *p, int64_t key)
 	return (size_t)(at - p->keys) + (*at < key);
 }
 
-size_t pool_lower_bound(const struct pool *p, int stream, int64_t size, uint64_t age,
-			uint64_t address)
+/* The same sizes come again and again: their bins are mostly where they were. */
+static size_t first_key(struct pool *p, int64_t key)
 {
-	int64_t key = key_of(stream, size);
-	size_t low = first_key(p, key), high = low;
+	size_t *hint = &p->hints[(uint64_t)key * UINT64_C(0x9e3779b97f4a7c15) >> POOL_HINT_SHIFT];
 
-	if (low < p->count && p->keys[low] == key && is_before(p->blocks[low], age, address))
-		high = first_key(p, key + 1);
-	while (low < high) {
-		size_t middle = (low + high) / 2;
-
-		if (is_before(p->blocks[middle], age, address))
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	if (*hint >= p->bin_count || p->keys[*hint] != key)
+		*hint = search_keys(p, key);
+	return *hint;
 }
+
+static int is_before(const struct free_block *b, uint64_t age, uint64_t address)
+{
+	return (b->age < age) | ((b->age == age) & (b->address < address));
+}
+
+/* Most blocks are used and freed again at the beginning of their bin. */
+static size_t first_in_bin(const struct pool_bin *bin, uint64_t age, uint64_t address)
+{
+	const struct free_block *begin = bin->room + bin->first, *at = begin;
+	size_t count = bin->count;
+
+	if (!is_before(begin, age, address))
+		return 0;
+	while (count > 1) {
+		size_t half = count / 2;
+
+		at += is_before(&at[half - 1], age, address) ? half : 0;
+		count -= half;
+	}
+	return (size_t)(at - begin) + (size_t)is_before(at, age, address);
+}
+
+/* The end of a bin is the beginning of the next one. */
+static struct pool_place normal(const struct pool *p, struct pool_place place)
+{
+	if (place.bin < p->bin_count && place.at == p->bins[place.bin]->count)
+		return (struct pool_place){ place.bin + 1, 0 };
+	return place;
+}
+
+struct pool_place pool_at_least(struct pool *p, int stream, int64_t size)
+{
+	return (struct pool_place){ first_key(p, key_of(stream, size)), 0 };
+}
+
+struct allocation *pool_block(const struct pool *p, struct pool_place place)
+{
+	const struct pool_bin *bin;
+
+	if (place.bin == p->bin_count)
+		return NULL;
+	bin = p->bins[place.bin];
+	return bin->room[bin->first + place.at].block;
+}
+
+/* ---- one block after another ---- */
+
+struct pool_place pool_first(void)
+{
+	return (struct pool_place){ 0, 0 };
+}
+
+struct pool_place pool_end(const struct pool *p)
+{
+	return (struct pool_place){ p->bin_count, 0 };
+}
+
+struct pool_place pool_next(const struct pool *p, struct pool_place place)
+{
+	place.at++;
+	return normal(p, place);
+}
+
+int pool_back(const struct pool *p, struct pool_place *place)
+{
+	if (place->at) {
+		place->at--;
+		return 1;
+	}
+	if (!place->bin)
+		return 0;
+	place->bin--;
+	place->at = p->bins[place->bin]->count - 1;
+	return 1;
+}
+
+/* ---- bins ---- */
+
+static struct pool_bin *add_bin(struct pool *p, size_t i, int64_t key)
+{
+	struct pool_bin *bin = p->spare;
+
+	if (bin)
+		p->spare = bin->next;
+	else
+		bin = xcalloc(1, sizeof(*bin));
+	bin->first = bin->size / 2;
+	bin->count = 0;
+	p->keys = grow(p->keys, p->bin_count, &p->key_room, sizeof(*p->keys));
+	p->bins = grow(p->bins, p->bin_count, &p->bin_room, sizeof(*p->bins));
+	memmove(&p->keys[i + 1], &p->keys[i], (p->bin_count - i) * sizeof(*p->keys));
+	memmove(&p->bins[i + 1], &p->bins[i], (p->bin_count - i) * sizeof(*p->bins));
+	p->keys[i] = key;
+	p->bins[i] = bin;
+	p->bin_count++;
+	return bin;
+}
+
+static void drop_bin(struct pool *p, size_t i)
+{
+	struct pool_bin *bin = p->bins[i];
+
+	bin->next = p->spare;
+	p->spare = bin;
+	p->bin_count--;
+	memmove(&p->keys[i], &p->keys[i + 1], (p->bin_count - i) * sizeof(*p->keys));
+	memmove(&p->bins[i], &p->bins[i + 1], (p->bin_count - i) * sizeof(*p->bins));
+}
+
+/* Room before the first and after the last block, in a table twice as large. */
+static void widen(struct pool_bin *bin)
+{
+	size_t size = bin->count < SMALLEST_BIN / 2 ? SMALLEST_BIN : 2 * bin->count;
+	struct free_block *room = bin->room;
+	size_t first = (size - bin->count) / 2;
+
+	if (size > bin->size)
+		room = xcalloc(size, sizeof(*room));
+	else
+		first = (bin->size - bin->count) / 2;
+	if (bin->count)
+		memmove(room + first, bin->room + bin->first, bin->count * sizeof(*room));
+	if (room != bin->room) {
+		free(bin->room);
+		bin->room = room;
+		bin->size = size;
+	}
+	bin->first = first;
+}
+
+/* Moves the fewer blocks of those before and after the place. */
+static void insert(struct pool_bin *bin, size_t at, struct free_block b)
+{
+	int before = at < bin->count - at;
+	struct free_block *begin;
+
+	if (before ? !bin->first : bin->first + bin->count == bin->size)
+		widen(bin);
+	begin = bin->room + bin->first;
+	if (before) {
+		memmove(begin - 1, begin, at * sizeof(*begin));
+		bin->first--;
+		begin--;
+	} else {
+		memmove(begin + at + 1, begin + at, (bin->count - at) * sizeof(*begin));
+	}
+	begin[at] = b;
+	bin->count++;
+}
+
+static void take_out(struct pool_bin *bin, size_t at)
+{
+	struct free_block *begin = bin->room + bin->first;
+	size_t after = bin->count - at - 1;
+
+	if (at < after) {
+		memmove(begin + 1, begin, at * sizeof(*begin));
+		bin->first++;
+	} else {
+		memmove(begin + at, begin + at + 1, after * sizeof(*begin));
+	}
+	bin->count--;
+}
+
+/* ---- changes ---- */
 
 void pool_add(struct pool *p, struct allocation *b)
 {
-	size_t i = pool_lower_bound(p, b->stream, b->size, b->segment->age, b->address);
+	struct free_block free_block = { b->segment->age, b->address, b };
+	int64_t key = key_of(b->stream, b->size);
+	size_t i = first_key(p, key);
+	struct pool_bin *bin;
 
-	p->blocks = grow(p->blocks, p->count, &p->room, sizeof(*p->blocks));
-	p->keys = grow(p->keys, p->count, &p->key_room, sizeof(*p->keys));
-	memmove(&p->blocks[i + 1], &p->blocks[i], (p->count - i) * sizeof(*p->blocks));
-	memmove(&p->keys[i + 1], &p->keys[i], (p->count - i) * sizeof(*p->keys));
-	p->blocks[i] = b;
-	p->keys[i] = key_of(b->stream, b->size);
+	if (i == p->bin_count || p->keys[i] != key)
+		bin = add_bin(p, i, key);
+	else
+		bin = p->bins[i];
+	insert(bin, bin->count ? first_in_bin(bin, free_block.age, free_block.address) : 0,
+	       free_block);
 	p->count++;
 }
 
-void pool_remove_at(struct pool *p, size_t i)
+struct pool_place pool_remove_at(struct pool *p, struct pool_place place)
 {
+	struct pool_bin *bin = p->bins[place.bin];
+
+	take_out(bin, place.at);
 	p->count--;
-	memmove(&p->blocks[i], &p->blocks[i + 1], (p->count - i) * sizeof(*p->blocks));
-	memmove(&p->keys[i], &p->keys[i + 1], (p->count - i) * sizeof(*p->keys));
+	if (!bin->count)
+		drop_bin(p, place.bin);
+	return normal(p, place);
 }
 
 void pool_remove(struct pool *p, const struct allocation *b)
 {
-	pool_remove_at(p, pool_lower_bound(p, b->stream, b->size, b->segment->age, b->address));
+	size_t i = first_key(p, key_of(b->stream, b->size));
+
+	pool_remove_at(
+		p, (struct pool_place){ i, first_in_bin(p->bins[i], b->segment->age, b->address) });
+}
+
+void pool_release(struct pool *p)
+{
+	while (p->bin_count)
+		drop_bin(p, p->bin_count - 1);
+	for (struct pool_bin *bin = p->spare, *next; bin; bin = next) {
+		next = bin->next;
+		free(bin->room);
+		free(bin);
+	}
+	free(p->keys);
+	free(p->bins);
 }
 
 /* ---- blocks and segments ---- */
@@ -92,7 +279,7 @@ static struct allocation *new_block(struct allocator *a, struct allocator_segmen
 	if (b)
 		a->spare = b->after;
 	else
-		b = xcalloc(1, sizeof(*b));
+		b = slabs_get(&a->blocks, sizeof(*b));
 	*b = (struct allocation){
 		.size = size, .address = address, .segment = s, .stream = s->stream, .mapped = 1
 	};

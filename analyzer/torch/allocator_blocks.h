@@ -3,6 +3,7 @@
 #define MEMTRACE_TORCH_ALLOCATOR_BLOCKS_H
 
 #include "torch/allocator.h"
+#include "util/util.h"
 
 #define MIB (INT64_C(1) << 20)
 #define SMALL (1 * MIB)         /* kSmallSize: the largest request of the small pool */
@@ -29,12 +30,25 @@ struct allocator_segment {
 	struct allocator_segment *before, *after;
 };
 
-/* The free blocks of a pool in PyTorch's order: stream, size, age of the segment (not in old
- * versions), address. */
+/* The free blocks in PyTorch's order: stream, size, age of the segment (not in old versions),
+ * address. A bin has those of one stream and one size, which most blocks share with many others. */
+struct pool_bin;
+
+#define POOL_HINT_BITS 6
+#define POOL_HINT_SHIFT (64 - POOL_HINT_BITS)
+
 struct pool {
-	struct allocation **blocks;
-	int64_t *keys; /* stream and size of each block: the search reads no blocks */
-	size_t count, room, key_room;
+	int64_t *keys;          /* stream and size of each bin, rising */
+	struct pool_bin **bins; /* none is empty */
+	size_t bin_count, key_room, bin_room;
+	size_t count; /* blocks */
+	struct pool_bin *spare;
+	size_t hints[1 << POOL_HINT_BITS]; /* where a key's bin was, by a hash of the key */
+};
+
+/* The place of a block, or the end. */
+struct pool_place {
+	size_t bin, at;
 };
 
 struct allocator {
@@ -45,6 +59,7 @@ struct allocator {
 		placed; /* placed: the given address of the next segment; 0: none */
 	struct pool pools[2];
 	struct allocator_segment *segments;
+	struct slabs blocks; /* all of them, of segments or spare */
 	struct allocation *spare;
 	uint64_t *rounds; /* of each round: the sum of the marks of its blocks in use */
 	size_t round, round_room;
@@ -54,12 +69,21 @@ struct allocator {
 
 /* ---- sets of free blocks ---- */
 
-/* The index of the first block that is not less. */
-size_t pool_lower_bound(const struct pool *p, int stream, int64_t size, uint64_t age,
-			uint64_t address);
+/* The first block of at least `size` bytes of the stream, else of a later one. */
+struct pool_place pool_at_least(struct pool *p, int stream, int64_t size);
+/* NULL: the end. */
+struct allocation *pool_block(const struct pool *p, struct pool_place place);
+struct pool_place pool_first(void);
+struct pool_place pool_end(const struct pool *p);
+struct pool_place pool_next(const struct pool *p, struct pool_place place);
+/* Moves to the block before. 0: there is none. */
+int pool_back(const struct pool *p, struct pool_place *place);
 void pool_add(struct pool *p, struct allocation *b);
+/* `b` is in the pool. */
 void pool_remove(struct pool *p, const struct allocation *b);
-void pool_remove_at(struct pool *p, size_t i);
+/* Returns the place of the block that followed. */
+struct pool_place pool_remove_at(struct pool *p, struct pool_place place);
+void pool_release(struct pool *p);
 
 /* ---- segments ---- */
 

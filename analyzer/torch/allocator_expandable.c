@@ -65,11 +65,13 @@ static void unmap(struct allocator *a, struct allocation *b)
 void expandable_unmap_free(struct allocator *a, struct pool *p)
 {
 	struct allocation **list = xcalloc(p->count + 1, sizeof(*list));
+	struct pool_place at = pool_first();
+	struct allocation *b;
 	size_t count = 0;
 
-	for (size_t i = 0; i < p->count; i++)
-		if (p->blocks[i]->segment->expandable)
-			list[count++] = p->blocks[i];
+	for (; (b = pool_block(p, at)); at = pool_next(p, at))
+		if (b->segment->expandable)
+			list[count++] = b;
 	for (size_t i = 0; i < count; i++)
 		unmap(a, list[i]);
 	free(list);

@@ -14,8 +14,8 @@ static struct grad_node *new_node(struct machine *m)
 	if (n)
 		m->spare_nodes = n->before;
 	else
-		n = xcalloc(1, sizeof(*n));
-	memset(n, 0, sizeof(*n));
+		n = slabs_get(&m->nodes, sizeof(*n));
+	memset(n, 0, offsetof(struct grad_node, out));
 	n->before = m->tape->last;
 	m->tape->last = n;
 	return n;
@@ -41,6 +41,8 @@ struct grad_node *grad_node_new(struct machine *m,
 	for (int i = 0; i < count; i++) {
 		n->edge[i] = inputs[i].grad_fn;
 		n->edge_output[i] = inputs[i].output_nr;
+		if (inputs[i].grad_fn && inputs[i].grad_fn->param)
+			n->params |= (unsigned char)(1u << i);
 	}
 	return n;
 }
@@ -65,7 +67,7 @@ void save_for_backward(struct machine *m, struct grad_node *n, tensor t)
 tensor with_grad_fn(tensor t, struct grad_node *n, int output)
 {
 	t.grad_fn = n;
-	t.output_nr = output;
+	t.output_nr = (unsigned char)output;
 	return t;
 }
 
@@ -80,6 +82,13 @@ tensor with_backward_hook(struct machine *m, tensor x,
 }
 
 /* ---- backward ---- */
+
+void node_receive(struct grad_node *n, int output, tensor gradient)
+{
+	n->in[output] = gradient;
+	if (gradient.storage)
+		n->received |= (unsigned char)(1u << output);
+}
 
 /* Adds the gradient `g` (taken) to *into. PyTorch adds in place if nothing else refers to *into. */
 static void add_gradient(struct machine *m, tensor *into, tensor g)
@@ -126,11 +135,16 @@ static void arrive(struct machine *m, struct param *p)
 		accumulate(m, p);
 }
 
+static int leads_to_param(const struct grad_node *n, int edge)
+{
+	return n->edge[edge] && n->params >> edge & 1;
+}
+
 /* A node that gets no gradient passes none on. */
 static void pass_by(struct machine *m, struct grad_node *n)
 {
-	for (int i = 0; i < NODE_EDGES; i++)
-		if (n->edge[i] && n->edge[i]->param)
+	for (int i = 0; n->params && i < NODE_EDGES; i++)
+		if (leads_to_param(n, i))
 			arrive(m, n->edge[i]->param);
 }
 
@@ -146,11 +160,13 @@ static void deliver(struct machine *m, struct grad_node *n)
 			continue;
 		}
 		m->in_graph = to->in_graph;
-		if (n->out[i].storage)
+		if (n->out[i].storage) {
 			add_gradient(m, &to->in[n->edge_output[i]], n->out[i]);
+			to->received |= (unsigned char)(1u << n->edge_output[i]);
+		}
 		m->in_graph = in_graph;
 		n->out[i].storage = NULL;
-		if (to->param)
+		if (leads_to_param(n, i))
 			arrive(m, to->param);
 	}
 }
@@ -172,6 +188,13 @@ static void release_saved(struct machine *m, struct grad_node *n)
 	n->ctx = NULL;
 }
 
+static void clear_received(struct machine *m, struct grad_node *n)
+{
+	for (int i = 0; n->received >> i; i++)
+		tensor_unref(m, &n->in[i]);
+	n->received = 0;
+}
+
 static void run(struct machine *m, struct grad_node *n)
 {
 	int in_graph = m->in_graph;
@@ -185,21 +208,29 @@ static void run(struct machine *m, struct grad_node *n)
 	/* Unpacked tensors are freed with the function, before its arguments. */
 	if (n->saved_hooks)
 		node_clear_saved(m, n);
-	for (int i = 0; i < NODE_EDGES; i++)
-		tensor_unref(m, &n->in[i]);
+	clear_received(m, n);
 	release_saved(m, n);
 	deliver(m, n);
+}
+
+/* A node that does not run. */
+static void drop(struct machine *m, struct grad_node *n)
+{
+	if (!m->out_of_memory)
+		pass_by(m, n);
+	clear_received(m, n);
+	release_saved(m, n);
 }
 
 static void count_uses(struct tape *tape)
 {
 	for (struct grad_node *n = tape->last; n; n = n->before)
-		for (int i = 0; i < NODE_EDGES; i++)
-			if (n->edge[i] && n->edge[i]->param)
+		for (int i = 0; n->params && i < NODE_EDGES; i++)
+			if (leads_to_param(n, i))
 				n->edge[i]->param->expected = 0;
 	for (struct grad_node *n = tape->last; n; n = n->before)
-		for (int i = 0; i < NODE_EDGES; i++)
-			if (n->edge[i] && n->edge[i]->param)
+		for (int i = 0; n->params && i < NODE_EDGES; i++)
+			if (leads_to_param(n, i))
 				n->edge[i]->param->expected++;
 }
 
@@ -219,20 +250,14 @@ void backward(struct machine *m, struct tape *tape, tensor loss, tensor gradient
 
 	m->backward = 1;
 	count_uses(tape);
-	loss.grad_fn->in[loss.output_nr] = gradient;
+	node_receive(loss.grad_fn, loss.output_nr, gradient);
 	while (tape->last) {
 		struct grad_node *n = tape->last;
-		int wanted = 0;
 
-		for (int i = 0; i < NODE_EDGES; i++)
-			wanted |= n->in[i].storage != NULL;
-		if (wanted && !m->out_of_memory)
+		if (n->received && !m->out_of_memory)
 			run(m, n);
-		else if (!m->out_of_memory)
-			pass_by(m, n);
-		for (int i = 0; i < NODE_EDGES; i++)
-			tensor_unref(m, &n->in[i]);
-		release_saved(m, n);
+		else
+			drop(m, n);
 		recycle(m, tape);
 	}
 	m->backward = before;

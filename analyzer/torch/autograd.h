@@ -16,6 +16,8 @@ tensor with_grad_fn(tensor t, struct grad_node *n, int output);
 /* x with a hook: backward runs `gradient` when the gradient of x is computed; n->hook is `hook`. */
 tensor with_backward_hook(struct machine *m, tensor x,
 			  void (*gradient)(struct machine *, struct grad_node *), void *hook);
+/* Gives the node the gradient (taken) of one of its outputs, which has none yet. */
+void node_receive(struct grad_node *n, int output, tensor gradient);
 void node_clear_saved(struct machine *m, struct grad_node *n);
 /* Runs and frees the tape's graph. `gradient` (taken) is that of `loss`. */
 void backward(struct machine *m, struct tape *tape, tensor loss, tensor gradient);

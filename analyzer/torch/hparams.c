@@ -349,7 +349,7 @@ static void read_layout(struct hparams *s, struct inputs *in)
 	s->one_unit = !strcmp(VALUE_OR(c, fsdp_units, "blocks"), "model");
 	s->bucket_views = input_flag(in, CONFIG_gradient_as_bucket_view, 0);
 	s->microbatches = (int64_t)input_microbatches(in, s->batch, s->dp);
-	s->short_schedule = in->out->detail == DETAIL_STAGES || in->out->detail == DETAIL_ENDS;
+	s->short_schedule = in->out->detail >= DETAIL_STAGES;
 }
 
 static void read_experts(struct hparams *s, struct inputs *in)

@@ -24,13 +24,8 @@ void machine_init(struct machine *m, const struct allocator_settings *s, int64_t
 
 void machine_release(struct machine *m)
 {
-	for (size_t i = 0; i < m->storage_count; i++)
-		free(m->storages[i]);
-	free(m->storages);
-	for (struct grad_node *n = m->spare_nodes, *next; n; n = next) {
-		next = n->before;
-		free(n);
-	}
+	slabs_release(&m->storages);
+	slabs_release(&m->nodes);
 	free(m->live);
 	free(m->cast);
 	free(m->peak_blocks);
@@ -111,14 +106,9 @@ static struct storage *new_storage(struct machine *m)
 {
 	struct storage *s = m->spare;
 
-	if (s) {
-		m->spare = s->next;
-	} else {
-		s = xcalloc(1, sizeof(*s));
-		m->storages =
-			grow(m->storages, m->storage_count, &m->storage_room, sizeof(*m->storages));
-		m->storages[m->storage_count++] = s;
-	}
+	if (!s)
+		return slabs_get(&m->storages, sizeof(*s));
+	m->spare = s->next;
 	return s;
 }
 

@@ -18,6 +18,7 @@
 #include "torch/constants.h"
 #include "torch/dtype.h"
 #include "torch/terms.h"
+#include "util/util.h"
 
 /* Phases of a training step; their titles are `peak_phase` of an estimate. */
 enum step_phase { INIT, FORWARD, LOSS, BACKWARD, REDUCE, OPTIMIZER, STEADY, PHASES };
@@ -59,8 +60,8 @@ typedef struct tensor {
 	struct storage *storage; /* NULL: `none`, no tensor */
 	int64_t n;               /* elements */
 	enum dtype type;
-	int output_nr;             /* which output of grad_fn */
-	int view;                  /* a view of another tensor: gradients are not added in place */
+	unsigned char output_nr;   /* which output of grad_fn */
+	unsigned char view;        /* a view of another tensor: gradients are not added in place */
 	struct grad_node *grad_fn; /* the node that produced it, or that accumulates its gradient;
 				      NULL: no gradient */
 } tensor;
@@ -81,21 +82,25 @@ struct saved_hooks {
  * and fills out[i] for every edge[i] that is not NULL. */
 struct grad_node {
 	void (*backward)(struct machine *m, struct grad_node *n);
-	tensor saved[NODE_SAVED], in[NODE_EDGES], out[NODE_EDGES];
+	struct grad_node *before; /* the node recorded before it */
 	struct grad_node *edge[NODE_EDGES];
-	int edge_output[NODE_EDGES];
-	int64_t sizes[6];
-	enum dtype type;
-	enum term_id term;      /* current_term of the forward pass */
+	unsigned char edge_output[NODE_EDGES];
+	unsigned char params;   /* bits: the edges that lead to a parameter */
+	unsigned char received; /* bits: the outputs that have a gradient */
 	unsigned char kept;     /* filled elements of saved[] */
 	unsigned char in_graph; /* its tensors are in a CUDA graph's pool */
-	struct param *param;    /* AccumulateGrad: its parameter */
+	enum dtype type;
+	enum term_id term;   /* current_term of the forward pass */
+	struct param *param; /* AccumulateGrad: its parameter */
 	/* torch.autograd.graph.saved_tensors_hooks: unpack() fills saved[]; NULL: no hooks */
 	const struct saved_hooks *saved_hooks;
 	void *packed; /* data of saved_hooks */
 	void *ctx;    /* ctx of an autograd.Function, from malloc(); freed with the node */
 	void *hook;   /* data of a backward hook */
-	struct grad_node *before; /* the node recorded before it */
+	int64_t sizes[6];
+	tensor in[NODE_EDGES];
+	/* Not cleared for the next use of the node: their storages are NULL by then. */
+	tensor out[NODE_EDGES], saved[NODE_SAVED];
 };
 
 /* A parameter with its gradient, which is `none` until the first backward pass. */
@@ -140,8 +145,7 @@ struct machine {
 	struct constants constants;
 	struct storage **live;
 	size_t live_count, live_room;
-	struct storage **storages; /* all storages, live or spare */
-	size_t storage_count, storage_room;
+	struct slabs storages, nodes; /* all of them, live or spare */
 	int64_t by_term[TERMS];
 	struct machine_peak peak, steady;
 	int64_t initial_peak; /* the peak of the initialization */
@@ -153,6 +157,7 @@ struct machine {
 	enum step_phase phase;
 	int step, steps, stream;
 	struct stream_queue streams[STREAMS];
+	size_t deferred_count; /* freed blocks that streams use */
 	int in_graph; /* a CUDA graph is replayed: its tensors are in its pool and are not allocated
 		       */
 	int backward; /* the autograd thread runs */

@@ -90,6 +90,7 @@ void streams_defer_free(struct machine *m, struct allocation *block, unsigned us
 	struct deferred_free *lent = xcalloc(1, sizeof(*lent));
 
 	lent->block = block;
+	m->deferred_count++;
 	allocator_free_later(m->allocator, block);
 	for (int i = 0; i < STREAMS; i++) {
 		struct stream_queue *t = &m->streams[i];
@@ -111,6 +112,7 @@ static void process_events(struct machine *m, struct stream_queue *t)
 		if (--lent->events)
 			continue;
 		allocator_free_now(m->allocator, lent->block);
+		m->deferred_count--;
 		free(lent);
 	}
 	if (t->use_first == t->use_count)
@@ -119,7 +121,7 @@ static void process_events(struct machine *m, struct stream_queue *t)
 
 void streams_process_events(struct machine *m)
 {
-	for (int i = 0; i < STREAMS; i++)
+	for (int i = 0; m->deferred_count && i < STREAMS; i++)
 		process_events(m, &m->streams[i]);
 }
 

@@ -81,6 +81,31 @@ void *grow(void *array, size_t count, size_t *room, size_t size)
 	return xrealloc(array, *room, size);
 }
 
+#define OBJECTS 32 /* of a slab */
+
+void *slabs_get(struct slabs *s, size_t size)
+{
+	char *object;
+
+	if (!s->left) {
+		s->at = grow(s->at, s->count, &s->room, sizeof(*s->at));
+		s->next = s->at[s->count++] = xcalloc(OBJECTS, size);
+		s->left = OBJECTS;
+	}
+	object = s->next;
+	s->next += size;
+	s->left--;
+	return object;
+}
+
+void slabs_release(struct slabs *s)
+{
+	for (size_t i = 0; i < s->count; i++)
+		free(s->at[i]);
+	free(s->at);
+	*s = (struct slabs){ .at = NULL };
+}
+
 int ends_with(const char *text, const char *end)
 {
 	size_t n = strlen(text), m = strlen(end);

@@ -76,6 +76,17 @@ __attribute__((format(printf, 1, 0))) char *xvasprintf(const char *format, va_li
  * the array. */
 __attribute__((returns_nonnull)) void *grow(void *array, size_t count, size_t *room, size_t size);
 
+/* Objects of one size that are freed together: many lie in one piece of memory. */
+struct slabs {
+	char **at, *next;
+	size_t count, room;
+	size_t left; /* objects of the last slab that are not given yet, from `next` on */
+};
+
+/* A new object, all zero. `size` is the same in every call, and a multiple of the alignment. */
+__attribute__((returns_nonnull)) void *slabs_get(struct slabs *s, size_t size);
+void slabs_release(struct slabs *s);
+
 /* Seconds from an unknown start, for differences. */
 double monotonic_seconds(void);
 

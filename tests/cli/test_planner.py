@@ -60,6 +60,30 @@ class Speed(Case):
         self.assertGreaterEqual(len(plan["layouts"]), 10)
         self.assertGreater(plan["not_judged"] + sum(d["count"] for d in plan["discarded"]), 10000)
 
+    def test_many_stages(self):
+        """Twelve layouts of 63 stages each, which are all listed; twice the goal, for slow machines."""
+        model = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "config", "llama-3.1-405b", "config.json")
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        plan = json.loads(self.plan("--json", "--gpus", "16128", "--config", model, config={
+            "framework": "megatron-core", "seq_length": 8192, "global_batch_size": 4096, "transformer_impl": "transformer_engine"}))
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        self.assertLess(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, 4)
+        self.assertGreaterEqual(len(plan["layouts"]), 10)
+        for layout in plan["layouts"]:
+            self.assertEqual(len(layout["per_stage"]), layout["pipeline_model_parallel_size"])
+
+    def test_stages_are_those_of_an_estimate(self):
+        """The stages between the ends are run after the search; each has the bytes that `estimate` has for it, in the order of the pipeline."""
+        job = dict(LLAMA_8B, global_batch_size=8, transformer_impl="transformer_engine")
+        fixed = [f for pair in ("tp=8", "pp=8", "vpp=1", "cp=1", "mbs=1", "zero=1", "recompute=none") for f in ("--fix", pair)]
+        (layout,) = json.loads(self.plan("--json", "--gpus", "64", *fixed, config=job))["layouts"]
+        out = self.run_([MEMTRACE, "estimate", "--json", "--system", "memtrace", "--gpu", "H100", *given(dict(
+            job, tensor_model_parallel_size=8, pipeline_model_parallel_size=8, micro_batch_size=1, data_parallel_size=1, sequence_parallel=True,
+            use_distributed_optimizer=True))]).stdout
+        estimated = [s["total_bytes"] for s in json.loads(out)["estimates"][0]["per_stage"]]
+        self.assertEqual(len(estimated), 8)
+        self.assertEqual([s["total_bytes"] for s in layout["per_stage"]], estimated)
+
     def test_states_that_fit_nowhere(self):
         """405 billion parameters as two stages at most: a bound shows for every layout that it does not fit. What the file switches off is no reason
         to estimate each."""

@@ -32,9 +32,37 @@ static void published_values(void **state)
 	}
 }
 
+struct slab_object {
+	int64_t number[3];
+};
+
+#define SLAB_OBJECTS 1000
+
+/* Every object is zero and overlaps no other, over the ends of slabs too. */
+static void objects_are_apart(void **unused)
+{
+	static struct slab_object *all[SLAB_OBJECTS];
+	struct slabs s = { .at = NULL };
+
+	(void)unused;
+	for (int64_t i = 0; i < SLAB_OBJECTS; i++) {
+		all[i] = slabs_get(&s, sizeof(*all[i]));
+		for (size_t k = 0; k < 3; k++) {
+			assert_int_equal(all[i]->number[k], 0);
+			all[i]->number[k] = i + 1;
+		}
+	}
+	for (int64_t i = 0; i < SLAB_OBJECTS; i++)
+		for (size_t k = 0; k < 3; k++)
+			assert_int_equal(all[i]->number[k], i + 1);
+	slabs_release(&s);
+	assert_null(s.at);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(published_values) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(objects_are_apart),
+					    cmocka_unit_test(published_values) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
