@@ -73,6 +73,10 @@ def add_tests(case, first, more):
             setattr(case, "test_" + name, unittest.skipIf(skipped, "make test-all")(test))
 
 
+# PyTorch before 2.15 made a communicator at the first collective of its group; 2.15 makes them all at once, unless this is set.
+LAZY_COMMUNICATORS = {"TORCH_DIST_USE_NCCL2": "0"}
+
+
 class Case(unittest.TestCase):
     """A test with a directory of its own for traces."""
 

@@ -8,7 +8,7 @@ import tempfile
 import time
 import unittest
 
-from harness import JOBS, Case, python, torchrun, printed
+from harness import JOBS, LAZY_COMMUNICATORS, Case, python, torchrun, printed
 
 SMALL = ["--layers", 4, "--hidden", 256, "--heads", 4, "--seq", 256, "--micro-batch", 2]
 # name: ranks, job, its arguments. `make test` runs those in SAMPLE, `make test-all` runs all.
@@ -329,7 +329,7 @@ class Published(Jobs):
                 self.traces = os.path.join(self.dir, "%d-%d" % (micro, gpus))
                 command = [python(), os.path.join(JOBS, "megatron_gpt.py"), *LLAMA_70B.split(), "--micro-batch", str(micro)]
                 done = self.simulate(command, "--ranks", "0", "--world-size", str(gpus), "--gpu", "A100-40GB",
-                                     status=int(end == "oom"))
+                                     status=int(end == "oom"), **LAZY_COMMUNICATORS)
                 self.assertEqual("OutOfMemoryError" in done.stderr, end == "oom")
                 self.assertEqual(self.report()["ranks"][0]["end"], end)
 

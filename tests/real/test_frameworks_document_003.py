@@ -12,7 +12,7 @@ import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from harness import JOBS, Case, python  # noqa: E402
+from harness import JOBS, LAZY_COMMUNICATORS, Case, python  # noqa: E402
 
 LLAMA = "--llama --fused --attention sdpa --sp --vocab 128256 --kv-heads 8 --steps 2"
 MODELS = {"8B": "--layers 32 --hidden 4096 --heads 32 --ffn 14336", "70B": "--layers 80 --hidden 8192 --heads 64 --ffn 28672"}
@@ -37,7 +37,8 @@ class Tables(Case):
         self.traces = os.path.join(self.dir, re.sub(r"\W+", "-", f"{model} {gpu} {seq} {tp} {cp} {pp} {micro} {gpus}"))
         sizes = ["--seq", seq, "--tp", tp, "--cp", cp, "--pp", pp, "--micro-batch", micro, "--accumulate", max(2, pp)]
         command = [python(), "-W", "ignore", os.path.join(JOBS, "megatron_gpt.py"), *MODELS[model].split(), *LLAMA.split(), *map(str, sizes)]
-        done = self.simulate(command, "--ranks", "0", "--world-size", str(gpus), "--gpu", gpu, status=None)
+        done = self.simulate(command, "--ranks", "0", "--world-size", str(gpus), "--gpu", gpu, status=None,
+                             **LAZY_COMMUNICATORS)
         (rank,) = self.report()["ranks"]
         self.assertEqual(rank["end"], "exit" if done.returncode == 0 else "oom", done.stderr[-2000:])
         return done.returncode == 0, rank["peak"]["device_bytes"] / 2**30
