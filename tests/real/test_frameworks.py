@@ -277,6 +277,23 @@ class Nccl(Jobs):
         self.assertRegex(self.text(), r"modelled .*NCCL 484.0 MiB, -338.\d MiB \+53.\d MiB")
         self.assertRegex(self.text(), r"484.0 MiB  rank \d of 2 ")
 
+    def unused_groups(self, **env):
+        command = torchrun(2, os.path.join(JOBS, "unused_groups.py"), "4")
+        self.traces = os.path.join(self.dir, "lazy" if env else "eager")
+        done = self.simulate(command, "--gpus", "2", "--gpu", "A100-40GB", status=1, **env)
+        report = self.report()
+        (used,) = set(re.findall(r"used (\d+)", done.stdout))
+        (finding,) = [f for f in report["findings"] if f["rule"] == "NCCL_BUFFERS"][:1] or [{"remedies": []}]
+        return int(used), [self.communicators(e) for e in report["ranks"]], " ".join(r["action"] for r in finding["remedies"])
+
+    def test_groups_that_are_not_used(self):
+        """PyTorch 2.15 creates the communicator of each group with the group. The remedy is tried: four communicators less."""
+        eager, _, remedies = self.unused_groups()
+        self.assertIn("TORCH_DIST_USE_NCCL2=0", remedies)
+        lazy, held, _ = self.unused_groups(TORCH_DIST_USE_NCCL2=0)
+        self.assertEqual(held, [self.STATE + self.RING] * 2)
+        self.assertEqual(eager - lazy, 4 * self.STATE)
+
     @unittest.skipUnless(os.environ.get("ALL_JOBS"), "make test-all")
     def test_with_switches(self):
         """From Hopper on, three ranks of a node or more have NVLS in addition: a block for each of 24 channels and one of credits, and two buffers of 1 MiB on 16 channels for each rank."""
