@@ -2,6 +2,8 @@
 
     gpt.py [--parallel none|ddp|fsdp1|fsdp2|tp] [--compile] [--graphs] [--scaler] [--offload] ...
 """
+import time
+
 import torch
 import torch.nn as nn
 from torch.utils.checkpoint import checkpoint
@@ -31,6 +33,7 @@ def arguments():
     p.add_argument("--compile", action="store_true")
     p.add_argument("--graphs", action="store_true", help="capture the forward and backward passes in a CUDA graph")
     p.add_argument("--scaler", action="store_true", help="AMP's GradScaler")
+    p.add_argument("--pause", type=float, default=0.0, help="seconds between two steps, so that NCCL's watchdog frees what the first one's collectives used")
     o = p.parse_args()
     if o.parallel == "tp":
         o.optimizer = "adamw_loop"  # the others refuse DTensors among plain tensors
@@ -138,6 +141,9 @@ def main():
     graph = graphed(model, o) if o.graphs else None
     truth = Truth(o.parallel, tensors_of(model, optimizer), elements=sum(p.numel() for p in parameters))
     for _ in range(o.steps):
+        if o.pause:
+            torch.cuda.synchronize()
+            time.sleep(o.pause)
         truth.before_step()
         for _ in range(o.accumulate):
             if graph:

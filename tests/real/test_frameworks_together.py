@@ -8,7 +8,7 @@ from test_frameworks import SMALL, Jobs, lines
 
 # name: ranks of the job, ranks that run, job, its arguments.
 TOGETHER = {
-    "ddp": (4, "0-1", "gpt.py", "--parallel ddp --clip 1"),
+    "ddp": (4, "0-1", "gpt.py", "--parallel ddp --clip 1 --pause 1"),
     "fsdp1": (4, "1,3", "gpt.py", "--parallel fsdp1 --clip 1"),
     "fsdp2": (4, "1-2", "gpt.py", "--parallel fsdp2"),
     "tensor_parallel": (4, "1-2", "gpt.py", "--parallel tp"),
