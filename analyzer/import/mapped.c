@@ -38,6 +38,23 @@ int mapped_take(void **from, uint64_t begin, uint64_t end, struct mapped *taken)
 	return 1;
 }
 
+int mapped_cut(void **from, uint64_t begin, uint64_t end, struct cut *cut)
+{
+	struct mapped was;
+
+	if (!mapped_take(from, begin, end, &was))
+		return 0;
+	*cut = (struct cut){
+		.was = was,
+		.rest = { { was.begin, was.begin < begin ? begin : was.begin, was.stack },
+			  { was.end > end ? end : was.end, was.end, was.stack } },
+	};
+	for (int i = 0; i < 2; i++)
+		if (mapped_size(cut->rest[i]))
+			mapped_add(from, cut->rest[i]);
+	return 1;
+}
+
 void mapped_release(void **ranges)
 {
 	struct mapped taken;

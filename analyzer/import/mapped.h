@@ -12,10 +12,23 @@ struct mapped {
 	uint32_t stack;
 };
 
+struct cut {
+	struct mapped was;
+	struct mapped
+		rest[2]; /* what is left of it, below and above; of 0 bytes if there is none */
+};
+
+static inline int64_t mapped_size(struct mapped range)
+{
+	return (int64_t)(range.end - range.begin);
+}
+
 /* `to`: NULL at first. Adds a range that shares nothing with the others. */
 void mapped_add(void **to, struct mapped range);
 /* Takes out a range that shares addresses with [begin, end). Returns whether there was one. */
 int mapped_take(void **from, uint64_t begin, uint64_t end, struct mapped *taken);
+/* The same, but what such a range has outside of [begin, end) stays. */
+int mapped_cut(void **from, uint64_t begin, uint64_t end, struct cut *cut);
 void mapped_release(void **ranges);
 
 #endif

@@ -108,14 +108,10 @@ static void put_freed_later(struct snapshot_reading *s, struct placed **seen,
 
 static void remove_range(void **ranges, uint64_t begin, uint64_t end)
 {
-	struct mapped was;
+	struct cut cut;
 
-	while (mapped_take(ranges, begin, end, &was)) {
-		if (was.begin < begin)
-			mapped_add(ranges, (struct mapped){ was.begin, begin, was.stack });
-		if (was.end > end)
-			mapped_add(ranges, (struct mapped){ end, was.end, was.stack });
-	}
+	while (mapped_cut(ranges, begin, end, &cut))
+		;
 }
 
 /* What was mapped before the first event: what is at the end, with the events backwards. */
@@ -155,7 +151,7 @@ static void put_mapped_before(struct snapshot_reading *s, const struct items *ev
 			       (struct mt_record){ .device = (uint8_t)s->device,
 						   .stack = was.stack,
 						   .thread = s->python },
-			       MT_MAP, was.begin, (int64_t)(was.end - was.begin));
+			       MT_MAP, was.begin, mapped_size(was));
 }
 
 /* PyTorch 2.0 has the block's history instead, the latest allocation first. */

@@ -52,11 +52,10 @@ void snapshot_put_reserved(struct snapshot_reading *s)
 
 static void put_map(struct snapshot_reading *s, struct mt_record r, struct mapped range)
 {
-	mapped_add(&s->maps, range);
 	r.kind = MT_MAP;
 	r.stack = range.stack;
 	r.address = range.begin;
-	r.bytes = (int64_t)(range.end - range.begin);
+	r.bytes = mapped_size(range);
 	image_record(&s->image, &r);
 }
 
@@ -64,20 +63,20 @@ static void put_map(struct snapshot_reading *s, struct mt_record r, struct mappe
 static int64_t put_unmap(struct snapshot_reading *s, struct mt_record r, uint64_t begin,
 			 uint64_t end)
 {
-	struct mapped was;
+	struct cut cut;
 	int64_t size = 0;
 
-	while (mapped_take(&s->maps, begin, end, &was)) {
+	while (mapped_cut(&s->maps, begin, end, &cut)) {
 		r.kind = MT_UNMAP;
-		r.address = was.begin;
-		r.bytes = -(int64_t)(was.end - was.begin);
+		r.address = cut.was.begin;
+		r.bytes = -mapped_size(cut.was);
 		image_record(&s->image, &r);
-		size += (int64_t)((was.end < end ? was.end : end) -
-				  (was.begin > begin ? was.begin : begin));
-		if (was.begin < begin)
-			put_map(s, r, (struct mapped){ was.begin, begin, was.stack });
-		if (was.end > end)
-			put_map(s, r, (struct mapped){ end, was.end, was.stack });
+		size += mapped_size(cut.was);
+		for (int i = 0; i < 2; i++) {
+			size -= mapped_size(cut.rest[i]);
+			if (mapped_size(cut.rest[i]))
+				put_map(s, r, cut.rest[i]);
+		}
 	}
 	return size;
 }
@@ -85,9 +84,12 @@ static int64_t put_unmap(struct snapshot_reading *s, struct mt_record r, uint64_
 void snapshot_alloc(struct snapshot_reading *s, struct mt_record r, int kind, uint64_t address,
 		    int64_t size)
 {
+	struct mapped range = { address, address + (uint64_t)size, r.stack };
+
 	if (kind == MT_MAP) {
-		count(s, 0, -put_unmap(s, r, address, address + (uint64_t)size));
-		put_map(s, r, (struct mapped){ address, address + (uint64_t)size, r.stack });
+		count(s, 0, -put_unmap(s, r, range.begin, range.end));
+		mapped_add(&s->maps, range);
+		put_map(s, r, range);
 	} else {
 		r.kind = (uint8_t)kind;
 		r.address = address;

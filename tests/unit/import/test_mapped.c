@@ -28,10 +28,50 @@ static void what_overlaps_is_taken(void **state)
 	assert_null(ranges);
 }
 
+static void assert_range(struct mapped range, uint64_t begin, uint64_t end, uint32_t stack)
+{
+	assert_int_equal(range.begin, begin);
+	assert_int_equal(range.end, end);
+	assert_int_equal(range.stack, stack);
+}
+
+/* Of 100-200 and 200-260, the bytes from 150 to 230 go. */
+static void what_is_outside_of_a_cut_stays(void **state)
+{
+	void *ranges = NULL;
+	struct mapped taken;
+	struct cut cut;
+	int64_t gone = 0;
+	int cuts = 0;
+
+	(void)state;
+	mapped_add(&ranges, (struct mapped){ 100, 200, 1 });
+	mapped_add(&ranges, (struct mapped){ 200, 260, 2 });
+	assert_false(mapped_cut(&ranges, 0, 100, &cut));
+	for (; mapped_cut(&ranges, 150, 230, &cut); cuts++)
+		gone += mapped_size(cut.was) - mapped_size(cut.rest[0]) - mapped_size(cut.rest[1]);
+	assert_int_equal(cuts, 2);
+	assert_int_equal(gone, 80);
+	assert_true(mapped_take(&ranges, 0, 200, &taken));
+	assert_range(taken, 100, 150, 1);
+	assert_true(mapped_take(&ranges, 0, UINT64_MAX, &taken));
+	assert_range(taken, 230, 260, 2);
+	assert_null(ranges);
+	/* From the middle of one. */
+	mapped_add(&ranges, (struct mapped){ 0, 100, 3 });
+	assert_true(mapped_cut(&ranges, 40, 60, &cut));
+	assert_range(cut.was, 0, 100, 3);
+	assert_range(cut.rest[0], 0, 40, 3);
+	assert_range(cut.rest[1], 60, 100, 3);
+	assert_false(mapped_cut(&ranges, 40, 60, &cut));
+	mapped_release(&ranges);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_overlaps_is_taken),
+		cmocka_unit_test(what_is_outside_of_a_cut_stays),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
