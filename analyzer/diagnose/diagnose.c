@@ -134,6 +134,18 @@ static const struct {
 #undef REMEDY
 };
 
+const char *rule_unfailed(size_t i)
+{
+	static const char *const messages[] = {
+#define UNFAILED(rule, message) [RULE_##rule] = message,
+#include "diagnose/rules.def"
+#undef UNFAILED
+		[RULES] = NULL,
+	};
+
+	return i < RULES ? messages[i] : NULL;
+}
+
 const char *saving_bound_name(enum saving_bound b)
 {
 	static const char *const names[] = { NULL, "at least", "at the failure" };
@@ -335,7 +347,7 @@ static void add_finding(struct diagnosis *d, const struct rank *r, size_t rank, 
 {
 	const struct metrics *m = r->metrics;
 	bytes weight = rules[rule].weight(m);
-	const char *label = label_of(r, rule);
+	const char *label = label_of(r, rule), *unfailed = m->failed ? NULL : rule_unfailed(rule);
 	struct buf text = { 0 };
 	struct finding f = {
 		.rule = rules[rule].id,
@@ -351,7 +363,7 @@ static void add_finding(struct diagnosis *d, const struct rank *r, size_t rank, 
 		.order = (int)rule,
 	};
 
-	diagnose_fill(&text, rules[rule].message, m, &f);
+	diagnose_fill(&text, unfailed ? unfailed : rules[rule].message, m, &f);
 	f.message = buf_take(&text);
 	if (label)
 		f.stack = xstrdup(label);

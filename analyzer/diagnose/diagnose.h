@@ -84,5 +84,7 @@ struct rule_row {
 };
 /* The row of index `i`, or NULL after the last. */
 const struct rule_row *rule_at(size_t i);
+/* The message of that row if no request failed; NULL: the same. */
+const char *rule_unfailed(size_t i);
 
 #endif

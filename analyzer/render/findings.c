@@ -427,21 +427,31 @@ json_t *finding_json(const struct report *r, size_t index)
 	return o;
 }
 
+static void put_rule(struct page *p, const struct rule_row *row, const char *unfailed)
+{
+	struct buf message = { 0 };
+
+	page_paint(p, PAINT_BOLD, row->id);
+	buf_addf(p->out, "  %s\n", row->title);
+	if (row->undetectable) {
+		page_field(p, "undetectable", row->undetectable, 0);
+		return;
+	}
+	buf_puts(&message, row->message);
+	if (unfailed)
+		buf_addf(&message, "; if no request failed: %s", unfailed);
+	page_field(p, "message", message.text, 0);
+	page_field(p, "source", row->source, 0);
+	buf_release(&message);
+}
+
 void findings_rules(const struct style *style, struct buf *out)
 {
-	struct page page = { .out = out, .style = style }, *p = &page;
+	struct page p = { .out = out, .style = style };
 	const struct rule_row *row;
 
-	for (size_t i = 0; (row = rule_at(i)); i++) {
-		page_paint(p, PAINT_BOLD, row->id);
-		buf_addf(out, "  %s\n", row->title);
-		if (row->undetectable) {
-			page_field(p, "undetectable", row->undetectable, 0);
-			continue;
-		}
-		page_field(p, "message", row->message, 0);
-		page_field(p, "source", row->source, 0);
-	}
+	for (size_t i = 0; (row = rule_at(i)); i++)
+		put_rule(&p, row, rule_unfailed(i));
 }
 
 #define STACKS_SHOWN 100 /* rows that the last line proposes to show, at most */

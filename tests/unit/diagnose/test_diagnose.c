@@ -219,6 +219,37 @@ static void an_error_that_was_caught_has_no_cause(void **state)
 	assert_null(diagnosis_cause(&j->diagnosis, 0));
 }
 
+/* A job that ends well: of 4 GiB that PyTorch holds, tensors have 1 GiB at most. */
+static void without_a_failure_no_request_is_named(void **state)
+{
+	struct job *j = *state;
+	const struct finding *f;
+
+	write_event(&j->w, MT_DEVICE_ALLOC, 64 * GIB, 4 * GIB, j->pytorch, j->python);
+	write_event(&j->w, MT_RESERVED, 0, 4 * GIB, 0, j->python);
+	write_event(&j->w, MT_TENSOR_ALLOC, 64 * GIB, GIB, j->model, j->python);
+	add(j);
+	assert_finds(j, "FRAG_EXTERNAL", SEVERITY_NOTE, 3 * GIB);
+	f = find(j, "FRAG_EXTERNAL");
+	assert_string_equal(f->message,
+			    "3.0 GiB are free in PyTorch's cache when tensors have the most: it "
+			    "held up to 4.0 GiB, and tensors never had more than 1.0 GiB");
+	for (size_t i = 0; i < f->evidence_count; i++)
+		assert_string_not_equal(f->evidence[i].name, "requested");
+}
+
+/* No message speaks of a request that there was not. */
+static void messages_of_a_request_need_one(void **state)
+{
+	const struct rule_row *row;
+
+	(void)state;
+	for (size_t i = 0; (row = rule_at(i)); i++)
+		if (!row->undetectable && strstr(row->message, "{requested}"))
+			assert_true(!strncmp(row->when, "m->failed &&", 12) ||
+				    !strncmp(row->when, "FITS_COMPACT &&", 15) || rule_unfailed(i));
+}
+
 /* Every cause of the collection is there once: told, or with the reason why not. */
 static void the_table_is_complete(void **state)
 {
@@ -267,6 +298,8 @@ static void messages_name_metrics(void **state)
 		if (row->undetectable)
 			continue;
 		diagnose_fill(&b, row->message, &m, &f);
+		if (rule_unfailed(i))
+			diagnose_fill(&b, rule_unfailed(i), &m, &f);
 		assert_null(strchr(b.text, '{'));
 		assert_true(f.evidence_count > 0);
 		free(f.evidence);
@@ -302,6 +335,8 @@ int main(void)
 		TEST(a_killed_process_is_told),
 		TEST(a_visitor_is_told),
 		TEST(an_error_that_was_caught_has_no_cause),
+		TEST(without_a_failure_no_request_is_named),
+		TEST(messages_of_a_request_need_one),
 		TEST(the_table_is_complete),
 		TEST(messages_name_metrics),
 	};
