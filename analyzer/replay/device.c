@@ -11,10 +11,7 @@ int failure_survived(const struct failure *f)
 
 uint64_t device_end_of_job(const struct device *d, uint64_t end_ns)
 {
-	const struct failure *last = d->failure_count ? &d->failures[d->failure_count - 1] : NULL;
-
-	return last && !failure_survived(last) && last->when.time_ns < end_ns ? last->when.time_ns
-									      : end_ns;
+	return d->ran_out && d->ran_out_ns < end_ns ? d->ran_out_ns : end_ns;
 }
 
 void device_release(struct device *d)

@@ -32,6 +32,7 @@ struct moment {
 struct failure {
 	struct moment when;
 	int from_runtime; /* the CUDA runtime refused, and PyTorch's allocator reported nothing */
+	int is_outside;   /* as in struct device */
 	uint32_t stack;
 	bytes requested;
 	uint64_t free;         /* bytes free on the device; MT_UNKNOWN */
@@ -82,6 +83,8 @@ struct device {
 	uint64_t failures_seen;
 	uint64_t oom_records;  /* records of the failures that the header's `ooms` counts */
 	int last_failure_open; /* nothing was allocated since the last failure */
+	int ran_out;           /* the last failure of any phase was not survived */
+	uint64_t ran_out_ns;
 
 	bytes outlived; /* allocated by backward passes and not freed by them */
 	struct {

@@ -109,6 +109,7 @@ static void record_failure(const struct levels_pass *c, struct device *d, struct
 		.requested = r->bytes,
 		.free = r->address,
 		.largest_free = -1,
+		.is_outside = d->is_outside,
 	};
 
 	if (!account_is_failure(d, c->tables, r))

@@ -67,6 +67,21 @@ static void number_steps(struct replay *r, const struct tables *t)
 	}
 }
 
+/* How the job ended is told by all failures; what is kept is those of the phase that is wanted. */
+static void keep_failures(struct device *d)
+{
+	const struct failure *last = d->failure_count ? &d->failures[d->failure_count - 1] : NULL;
+	size_t kept = 0;
+
+	d->ran_out = last && !failure_survived(last);
+	d->ran_out_ns = last ? last->when.time_ns : 0;
+	for (size_t i = 0; i < d->failure_count; i++)
+		if (!d->failures[i].is_outside)
+			d->failures[kept++] = d->failures[i];
+	d->failures_seen -= d->failure_count - kept;
+	d->failure_count = kept;
+}
+
 void replay_trace(struct replay *r, struct trace *t, const struct replay_options *options)
 {
 	struct assumptions a = { 0 };
@@ -79,6 +94,8 @@ void replay_trace(struct replay *r, struct trace *t, const struct replay_options
 		replay_levels(r, t, &a, options);
 	}
 	number_steps(r, &t->tables);
+	for (int i = 0; i < MT_MAX_DEVICES; i++)
+		keep_failures(&r->device[i]);
 	for (size_t i = 0; i < t->segment_count; i++) {
 		r->given_up += t->segments[i].given_up;
 		r->open_gaps += t->segments[i].gap && !t->segments[i].has_keyframe;

@@ -49,8 +49,9 @@ struct replay_observer {
 };
 
 struct replay_options {
-	const char *phase; /* the peaks are those of a phase that the job named; NULL: of the job */
-	int keep_live;     /* fill in device.live */
+	/* The peaks and the failures are those of a phase that the job named; NULL: of the job. */
+	const char *phase;
+	int keep_live;                                /* fill in device.live */
 	int keep_peak_blocks;                         /* fill in device.peak_blocks */
 	void (*progress)(void *context, double part); /* 0 to 1; NULL: none */
 	void *context;

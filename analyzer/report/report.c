@@ -213,7 +213,11 @@ int rank_died(const struct rank *r)
 {
 	const struct oom *last = rank_oom(r);
 
-	return r->end == END_OOM || (last && last->survived == SURVIVED_UNKNOWN);
+	if (last && last->survived == SURVIVED_UNKNOWN)
+		return 1;
+	if (r->asked_phase && !(last && last->survived == SURVIVED_NO))
+		return 0; /* of another phase's failure */
+	return r->end == END_OOM;
 }
 
 bytes rank_held(const struct rank *r)

@@ -233,7 +233,8 @@ struct rank {
 	size_t moment_count;
 	uint64_t named_left_out; /* phases and moments beyond what is kept */
 	int steps_marked;        /* the job said itself where its steps begin */
-	char *asked_phase; /* the peaks are those while this phase was open; NULL: of the job */
+	char *asked_phase; /* peaks and failures are those while this phase was open; NULL: of the
+			      job */
 
 	struct oom *ooms;
 	size_t oom_count;
@@ -317,7 +318,7 @@ int report_ordinals_differ(const struct report *r);
 void named_add_path(const struct named_row *row, struct buf *out);
 /* The failed allocation that ended the process, or the last one, or NULL. */
 const struct oom *rank_oom(const struct rank *r);
-/* Did a failed allocation end the process, as far as is known? */
+/* Did the last one end the process, as far as is known? */
 int rank_died(const struct rank *r);
 /* The most of its device's memory that the process is known to have held. */
 bytes rank_held(const struct rank *r);

@@ -364,12 +364,9 @@ static void add_meta(struct builder *b)
 
 static int failed_for_memory(const struct replay *p)
 {
-	for (int i = 0; i < MT_MAX_DEVICES; i++) {
-		const struct device *d = &p->device[i];
-
-		if (d->failure_count && !failure_survived(&d->failures[d->failure_count - 1]))
+	for (int i = 0; i < MT_MAX_DEVICES; i++)
+		if (p->device[i].ran_out)
 			return 1;
-	}
 	return 0;
 }
 

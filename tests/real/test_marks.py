@@ -40,7 +40,7 @@ def test_without_limit():
 '''
 
 # 20 passes before one backward pass. At its peak 19 outputs of 2048 x 1024 floats are left, beside the gradient of one and that of the weight:
-# 19 * 8 + 8 + 4 MiB. Then a failed request, after which a report speaks of that one.
+# 19 * 8 + 8 + 4 MiB. In between a request fails.
 DIAGNOSED = '''
 import pytest, torch
 
@@ -186,7 +186,7 @@ class Marks(Case):
         self.assertEqual(ranks[0]["peak"]["allocated_bytes"], 300 * MiB)
 
     def test_the_diagnosis_in_pytest(self):
-        """The message has what the report finds for the peak of that test, and nothing that it finds for another one."""
+        """The message has what the report finds for the peak of that test, also after a request that failed in another one."""
         with open(os.path.join(self.dir, "test_limits.py"), "w", encoding="utf-8") as f:
             f.write(DIAGNOSED)
         command = [python(), "-m", "pytest", "-q", "-p", "memtrace.pytest_plugin", "-p", "no:cacheprovider", "test_limits.py"]
@@ -194,9 +194,14 @@ class Marks(Case):
         self.assertIn("3 failed", done.stdout)
         messages = re.split(r"(?m)^=+ short test summary", done.stdout)[0]  # under CI=1 the summary repeats them
         graph, too_much, after = re.split(r"(?m)^_+ (?:test_\w+) _+$", messages)[1:]
-        self.assertRegex(graph, r"(?m)^  room: ACT_PEAK, \w+ confidence: 164\.0 MiB \(45 %\) are activations of this step\n    try: .*checkpoint")
+        for same in graph, after:
+            self.assertRegex(same, r"(?m)^  room: ACT_PEAK, \w+ confidence: 164\.0 MiB \(45 %\) are activations of this step\n    try: .*checkpoint")
+            self.assertNotIn("HUGE_TENSORS", same)
         self.assertRegex(too_much, r"(?m)^  cause: HUGE_TENSORS, \w+ confidence: 3\.0 TiB ")
-        self.assertNotIn("confidence", after)
+        for name, failures in ("test_graph", []), ("test_too_much", [3 << 40]), ("test_after", []):
+            rank, = self.report("--phase", "test_limits.py::" + name)["ranks"]
+            self.assertEqual([one["requested_bytes"] for one in rank["oom"]], failures, name)
+            self.assertEqual(rank["oom_count"], len(failures))
 
     def test_pytest_without_the_recorder(self):
         with open(os.path.join(self.dir, "test_limits.py"), "w", encoding="utf-8") as f:

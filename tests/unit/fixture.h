@@ -33,7 +33,7 @@ struct fixture {
 		recompute, save, clip, buckets, small;
 	uint64_t address;   /* of the last block */
 	char directory[64]; /* of the test's own; "": none */
-	const char *phase;  /* the phase of whose peak a report tells; NULL: all */
+	const char *phase;  /* replay_options.phase */
 	unsigned char *file;
 	struct trace trace;
 	struct replay replay;

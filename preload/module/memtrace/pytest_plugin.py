@@ -42,17 +42,15 @@ def pytest_collection_modifyitems(items):
         item.runtest = functools.partial(_within_limit, item, limit, item.runtest)
 
 
-def _is_of(finding, rank, phase):
-    """Does the finding say what made the peak of the phase? A report speaks of the last failed request, if there is one, also of another phase.
-    What PyTorch has cached is in no tensor, and not limited."""
-    failed = rank["oom"][-1:]
+def _is_of(finding, rank):
+    """Does the finding say what made the peak of the device? What PyTorch has cached is in no tensor, and not limited."""
     return ((finding["rank"], finding["device"]) == (rank["rank"], rank["device"]) and finding["bytes"] > 0 and "cached" not in finding["evidence"]
-            and (finding["cause"] or finding["remedies"]) and all(phase in (one.get("named_phase") or []) for one in failed))
+            and (finding["cause"] or finding["remedies"]))
 
 
-def _findings(report, rank, phase):
+def _findings(report, rank):
     """The cause first: a line for each, and one for what is proposed."""
-    found = [finding for finding in report["findings"] if _is_of(finding, rank, phase)]
+    found = [finding for finding in report["findings"] if _is_of(finding, rank)]
     for finding in sorted(found, key=lambda one: not one["cause"])[:_FINDINGS]:
         yield f"  {'cause' if finding['cause'] else 'room'}: {finding['rule']}, {finding['confidence']} confidence: {finding['message']}"
         for remedy in finding["remedies"][:1]:
@@ -73,7 +71,7 @@ def _verdict(report, limit, phase):
     for stack in sorted(peak["stacks"], key=lambda row: -row["bytes"])[:_SHOWN]:
         blocks = "1 block" if stack["blocks"] == 1 else f"{stack['blocks']} blocks"
         lines.append(f"  {command.text(stack['bytes']):>12}  {blocks}  {stack['category']}  {stack['frame']}")
-    lines.extend(_findings(report, worst, phase))
+    lines.extend(_findings(report, worst))
     lines.append(f"  memtrace report --advise --phase '{phase}' {memtrace.trace()}")
     return "\n".join(lines)
 

@@ -66,6 +66,66 @@ static void a_phase_has_the_peak_while_it_is_open(void **state)
 }
 
 /* Two threads; an end that nothing began; a begin that is there twice. */
+/* In "first" 100 are live when 7 more are refused, then 300; in "second" 400 are refused, and 60
+ * are live at most. Between them 9 are refused. */
+static void write_failing_phases(struct fixture *f)
+{
+	begin(f, 1, "first");
+	forward(f, 0x1000, 100);
+	write_event(&f->w, MT_TENSOR_OOM, 0, 7, f->model, f->python);
+	forward(f, 0x2000, 200);
+	release(f, 0x2000, 200);
+	release(f, 0x1000, 100);
+	end(f, 1);
+	write_event(&f->w, MT_TENSOR_OOM, 0, 9, f->model, f->python);
+	begin(f, 2, "second");
+	forward(f, 0x3000, 60);
+	write_event(&f->w, MT_TENSOR_OOM, 0, 400, f->model, f->python);
+	end(f, 2);
+	begin(f, 3, "third");
+	end(f, 3);
+}
+
+static void assert_failures(struct fixture *f, const char *phase, bytes peak, size_t count,
+			    bytes requested)
+{
+	const struct device *d = &f->replay.device[0];
+
+	f->phase = phase;
+	run(f);
+	assert_int_equal(d->peak.allocated, peak);
+	assert_int_equal(d->failure_count, count);
+	assert_int_equal(d->failures_seen, count);
+	if (count)
+		assert_int_equal(d->failures[count - 1].requested, requested);
+	/* How the job ended is asked of all of it. */
+	assert_true(d->ran_out);
+}
+
+static void of_all_phases_are_the_failures(void **state)
+{
+	write_failing_phases(*state);
+	assert_failures(*state, NULL, 300, 3, 400);
+}
+
+static void failures_are_those_of_the_phase(void **state)
+{
+	write_failing_phases(*state);
+	assert_failures(*state, "first", 300, 1, 7);
+}
+
+static void failures_of_a_later_phase(void **state)
+{
+	write_failing_phases(*state);
+	assert_failures(*state, "second", 60, 1, 400);
+}
+
+static void a_phase_without_a_failure_has_none(void **state)
+{
+	write_failing_phases(*state);
+	assert_failures(*state, "third", 60, 0, 0);
+}
+
 static void phases_may_overlap(void **state)
 {
 	struct fixture *f = *state;
@@ -203,6 +263,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(a_phase_has_the_peak_while_it_is_open),
+		TEST(of_all_phases_are_the_failures),
+		TEST(failures_are_those_of_the_phase),
+		TEST(failures_of_a_later_phase),
+		TEST(a_phase_without_a_failure_has_none),
 		TEST(phases_may_overlap),
 		TEST(a_keyframe_has_the_open_phases),
 		TEST(a_phase_over_gaps_begins_once),

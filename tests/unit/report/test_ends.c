@@ -33,6 +33,45 @@ static void ends_are_told_apart(void **state)
 	assert_end(f, save(f, "a"), END_EXIT);
 }
 
+static void phase(struct fixture *f, int kind, uint64_t id, const char *name)
+{
+	write_event_on(&f->w, MT_NO_DEVICE, kind, id, 0,
+		       write_stack(&f->w, 0, write_frame(&f->w, name, "", 0), 0, 0, 0), f->python);
+}
+
+/* A job that dies in the second of two phases; the report is of `asked`. */
+static const struct rank *die_in_second(struct fixture *f, const char *asked)
+{
+	phase(f, MT_PHASE_BEGIN, 1, "first");
+	write_event(&f->w, MT_TENSOR_ALLOC, GIB, GIB, f->loss, f->python);
+	phase(f, MT_PHASE_END, 1, "first");
+	phase(f, MT_PHASE_BEGIN, 2, "second");
+	write_death(f);
+	f->phase = asked;
+	return fixture_report(f);
+}
+
+static void a_phase_before_the_death_did_not_fail(void **state)
+{
+	const struct rank *r = die_in_second(*state, "first");
+
+	assert_string_equal(end_name(r->end), "oom");
+	assert_int_equal(r->peak_allocated, GIB);
+	assert_int_equal(r->oom_count, 0);
+	assert_false(rank_died(r));
+}
+
+static void the_phase_of_the_death_failed(void **state)
+{
+	const struct rank *r = die_in_second(*state, "second");
+
+	assert_string_equal(end_name(r->end), "oom");
+	assert_int_equal(r->peak_allocated, 15 * GIB);
+	assert_int_equal(r->oom_count, 1);
+	assert_int_equal(rank_oom(r)->requested, 288 * MIB);
+	assert_true(rank_died(r));
+}
+
 static void a_held_lock_means_running(void **state)
 {
 	struct fixture *f = *state;
@@ -119,6 +158,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(ends_are_told_apart),
+		TEST(a_phase_before_the_death_did_not_fail),
+		TEST(the_phase_of_the_death_failed),
 		TEST(a_held_lock_means_running),
 		TEST(of_a_directory_the_latest_run_is_taken),
 	};
