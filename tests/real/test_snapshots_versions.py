@@ -15,6 +15,12 @@ LAYERS = sum(4000 * (i + 1) for i in range(20))
 PEAK = LAYERS + (12 << 20)
 
 
+def is_made(version):
+    """Is there an environment with this PyTorch already? See tests/python-env.sh."""
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return os.path.exists(os.path.join(cache, "memtrace", "torch-" + version, "complete"))
+
+
 class Versions(Case):
     def check_version(self, version, protocol):
         done = self.simulate([python(version), os.path.join(JOBS, "snapshots_of.py"), "own.pickle", str(protocol)])
@@ -44,6 +50,13 @@ class Versions(Case):
 
     def test_2_7(self):
         self.check_version("2.7", 4)
+
+    @unittest.skipUnless(is_made("2.11") or os.environ.get("ALL_JOBS"), "make test-all")
+    def test_2_11(self):
+        self.check_version("2.11", 4)
+
+    def test_2_15(self):
+        self.check_version("2.15", 4)
 
 
 class Made(Case):
