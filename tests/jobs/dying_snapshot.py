@@ -1,5 +1,5 @@
-"""A script that runs out of memory, unmodified: dying_snapshot.py SNAPSHOT SCRIPT [ARGUMENTS]. PyTorch's own snapshot and counters are written when it does; the
-failure then ends the process, as it would have."""
+"""A script that runs out of memory, unmodified: dying_snapshot.py SNAPSHOT SCRIPT [ARGUMENTS]. PyTorch's own snapshot is written and its counters are printed
+when it does; the failure then ends the process, as it would have."""
 import json
 import os
 import runpy
@@ -14,6 +14,7 @@ try:
 except torch.OutOfMemoryError:
     torch.cuda.memory._dump_snapshot(path)
     stats = torch.cuda.memory_stats()
-    with open(path + ".json", "w", encoding="utf-8") as f:
-        json.dump({"peak": stats["allocated_bytes.all.peak"], "reserved": stats["reserved_bytes.all.peak"]}, f)
+    print(json.dumps({"rank": int(os.environ.get("RANK", -1)), "peak": stats["allocated_bytes.all.peak"], "reserved": stats["reserved_bytes.all.peak"],
+                      "blocks": stats["allocation.all.allocated"], "bytes": stats["allocated_bytes.all.allocated"],
+                      "pinned_peak": torch.cuda.host_memory_stats()["allocated_bytes.peak"]}), flush=True)
     raise

@@ -56,7 +56,7 @@ def running_sums(rows):
 
 class Exported(Case):
     """One job for all tests of a class."""
-    command, options, settings = None, (), {}
+    command, options, settings, status = None, (), {}, 0
 
     @classmethod
     def setUpClass(cls):
@@ -65,7 +65,7 @@ class Exported(Case):
         cls.job = Case("setUp")
         cls.job.setUp()
         cls.addClassCleanup(cls.job.doCleanups)
-        done = cls.job.simulate(cls.command(), *cls.options, **cls.settings)
+        done = cls.job.simulate(cls.command(), *cls.options, status=cls.status, **cls.settings)
         cls.said = sorted(printed(done.stdout), key=lambda s: s["rank"])
 
     def export(self, form, *options, name=None, of=None):
@@ -119,6 +119,15 @@ class Pinned(Exported):
     @staticmethod
     def command():
         return [python(), JOB, "own.pickle", "pinned"]
+
+
+class Dying(Exported):
+    """The job of `make demo` that runs out of memory, on a card of 12 GiB, and ends by that."""
+    options, status = ("--memory", "12GiB", "--gpus", "2"), 1
+
+    @staticmethod
+    def command():
+        return torchrun(2, os.path.join(JOBS, "dying_snapshot.py"), "own.pickle", os.path.join(ROOT, "examples", "train_gpt2.py"))
 
 
 class Ddp(Exported):

@@ -2,6 +2,7 @@
 import collections
 import json
 import os
+import pickle
 import re
 import shutil
 import sqlite3
@@ -16,21 +17,40 @@ from export_snapshots import FLAMEGRAPH
 from harness import MEMTRACE
 
 TABLES = {"processes", "stacks", "device_traces", "blocks", "segments", "records"}
-PHASES = ["setup"] + ["forward", "backward", "optimizer"] * 3
 
 
 def as_heaptrack_prints(stack):
-    """heaptrack takes <...> for the arguments of a template, prints the file's name alone, and no lines."""
+    """heaptrack takes <...> for the arguments of a template, prints the file's name alone, and no lines. For it, a program begins with main()."""
     names = []
     for frame in stack.split(";"):
         name, _, place = frame.rpartition(" ") if "/" in frame else (frame, "", "")
+        names = [] if name == "main" else names
         names.append(re.sub("<[^<>]*>", "<>", name) + (" (%s)" % os.path.basename(place).rsplit(":", 1)[0] if place else ""))
     return ";".join(names)
 
 
+def in_heaptrack(size):
+    """How heaptrack prints a size from a megabyte on."""
+    return "%.2fG" % (size / 1e9) if size >= 1e9 else "%.2fM" % (size / 1e6)
+
+
 class Formats:
+    # The job's script and phases.
+    script, phases = "exported.py", ["setup"] + ["forward", "backward", "optimizer"] * 3
+
     def ranks(self):
         return {max(s["rank"], 0): s for s in self.said}
+
+    def failed(self):
+        """The sizes of the requests that failed, by PyTorch's own snapshot."""
+        for said in self.said:
+            with open(self.own_snapshot(said), "rb") as f:
+                yield from {e["size"] for e in pickle.load(f)["device_traces"][max(said["rank"], 0)] if e["action"] == "oom"}
+
+    def steps(self):
+        """The index of the first phase of each step, and that of the next one's; the setup is no part of a step."""
+        first = [k for k, phase in enumerate(self.phases) if phase == "forward"]
+        return list(zip(first, first[1:] + [len(self.phases)]))
 
     @unittest.skipUnless(shutil.which("heaptrack_print"), "apt-get install heaptrack")
     def test_heaptrack(self):
@@ -39,7 +59,7 @@ class Formats:
             rank, _ = self.of_rank(said)
             path = self.export("heaptrack", *rank, name="trace.gz")
             done = self.run_(["heaptrack_print", "-f", path, "-F", "stacks", "--flamegraph-cost-type", "peak"])
-            self.assertIn("peak heap memory consumption: %.2fM" % (said["peak"] / 1e6), done.stdout)
+            self.assertIn("peak heap memory consumption: %s\n" % in_heaptrack(said["peak"]), done.stdout)
             self.assertIn("calls to allocation functions: %d " % said["blocks"], done.stdout)
             printed, ours = collections.Counter(), collections.Counter()
             with open(os.path.join(self.dir, "stacks")) as f:
@@ -73,9 +93,9 @@ class Formats:
             self.check_rows(query)
             self.assertEqual({t for t, in query("SELECT name FROM sqlite_master WHERE type = 'table'")}, TABLES)
             pinned = query("SELECT rank, bytes FROM records WHERE event IN ('HOST_ALLOC', 'HOST_FREE') ORDER BY rank, sequence")
-            self.assertEqual(dict(running_sums(pinned)), {r: s["pinned_peak"] for r, s in self.ranks().items()})
-            self.assertEqual(query("SELECT DISTINCT size FROM device_traces WHERE action = 'oom'"), [(1 << 42,)])
-            self.assertTrue(query("SELECT 1 FROM blocks JOIN stacks USING (process, stack) WHERE frames LIKE '%exported.py:%' LIMIT 1"))
+            self.assertEqual(dict(running_sums(pinned)), {r: s["pinned_peak"] for r, s in self.ranks().items() if s["pinned_peak"]})
+            self.assertEqual(query("SELECT size FROM device_traces WHERE action = 'oom' ORDER BY rank"), [(size,) for size in self.failed()])
+            self.assertTrue(query("SELECT 1 FROM blocks JOIN stacks USING (process, stack) WHERE frames LIKE '%%%s:%%' LIMIT 1" % self.script))
             expandable = [(int("expandable" in self.settings.get("PYTORCH_CUDA_ALLOC_CONF", "")),)]
             self.assertEqual(query("SELECT DISTINCT is_expandable FROM segments"), expandable)
         db.close()
@@ -114,7 +134,7 @@ class Formats:
             gpu = "GPU %d/" % rank
             self.assertEqual(counters[gpu + "allocated"], said["peak"])
             self.assertEqual(counters[gpu + "reserved"], said["reserved"])
-            self.assertEqual(slices[gpu + "steps", TrackEvent.TYPE_SLICE_BEGIN], 3)
+            self.assertEqual(slices[gpu + "steps", TrackEvent.TYPE_SLICE_BEGIN], len(self.steps()))
             self.assertEqual(slices[gpu + "steps", TrackEvent.TYPE_SLICE_BEGIN], slices[gpu + "steps", TrackEvent.TYPE_SLICE_END])
             self.assertEqual(slices[gpu + "failed allocations", TrackEvent.TYPE_INSTANT], 1)
 
@@ -147,12 +167,12 @@ class Formats:
 
             def names(track):
                 return [name for of, of_track, name, _, _ in slices if (of, of_track) == (gpu, track)]
-            self.assertEqual(names("phases"), PHASES)
-            self.assertEqual(names("steps"), ["step 1", "step 2", "step 3"])
+            self.assertEqual(names("phases"), self.phases)
+            self.assertEqual(names("steps"), ["step %d" % (k + 1) for k in range(len(self.steps()))])
             self.assertEqual(len(names("failed allocations")), 1)
             parts = [(begin, end) for of, track, _, begin, end in slices if (of, track) == (gpu, "phases")]
             steps = [(begin, end) for of, track, _, begin, end in slices if (of, track) == (gpu, "steps")]
-            self.assertEqual(steps, [(parts[k][0], parts[k + 2][1]) for k in (1, 4, 7)])    # the setup is no part of a step
+            self.assertEqual(steps, [(parts[first][0], parts[end - 1][1]) for first, end in self.steps()])
             self.assertTrue(all(a[1] == b[0] for a, b in zip(parts, parts[1:])))
 
     def test_prometheus(self):

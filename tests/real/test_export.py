@@ -8,7 +8,7 @@ import unittest
 import export_case
 from export_formats import Formats
 from export_snapshots import Snapshots
-from harness import JOBS, MEMTRACE, ROOT, torchrun
+from harness import JOBS, MEMTRACE
 
 
 class Expandable(Snapshots, Formats, export_case.Expandable):
@@ -49,8 +49,10 @@ class Ddp(Snapshots, Formats, export_case.Ddp):
         self.assertEqual([row["rank"] for row in self.table("processes", self.job.traces, "--rank", "1")], ["1"])
 
 
-class Dying(export_case.Case):
-    """The job of `make demo` that runs out of memory, on a card of 12 GiB: what it leaves is exported, and read back."""
+class Dying(Formats, export_case.Dying):
+    """What the job leaves is read in every format, and read back."""
+    script, phases = "train_gpt2.py", ["setup", "forward"]
+    test_memory_viz, test_ptmem, test_keys = Snapshots.test_memory_viz, Snapshots.test_ptmem, Snapshots.test_keys_and_types_are_pytorch_s
 
     def ranks_of(self, path):
         report = json.loads(self.run_([MEMTRACE, "report", "--json", path]).stdout)
@@ -80,18 +82,13 @@ class Dying(export_case.Case):
         return read, causes
 
     def test_a_job_that_died(self):
-        script, own = os.path.join(ROOT, "examples", "train_gpt2.py"), os.path.join(self.dir, "own.pickle")
-        self.simulate(torchrun(2, os.path.join(JOBS, "dying_snapshot.py"), own, script), "--memory", "12GiB", "--gpus", "2", status=1)
-        ranks, causes = self.ranks_of(self.traces)
+        ranks, causes = self.ranks_of(self.job.traces)
         self.assertEqual([r["end"] for r in ranks], ["oom", "oom"])
         self.assertEqual(causes[0][0], "ATTN_QUADRATIC")
-        for rank in ranks:
-            number = str(rank["rank"])
-            with open(own + number + ".json", encoding="utf-8") as f:
-                said = {**json.load(f), "now": self.live_at_the_failure(own + number, rank["rank"])}
-            ours = os.path.join(self.dir, "ours.pickle")
-            self.run_([MEMTRACE, "export", "--format", "pytorch", "--rank", number, "-o", ours, self.traces])
-            for path in ours, own + number:
+        for rank, of_pytorch in zip(ranks, self.said):
+            own, ours = self.own_snapshot(of_pytorch), self.export("pytorch", *self.of_rank(of_pytorch)[0])
+            said = {**of_pytorch, "now": self.live_at_the_failure(own, rank["rank"])}
+            for path in ours, own:
                 read, _ = self.check_read(path, said, rank, causes[0])
             read, again = self.check_read(ours, said, rank, causes[0])
             self.assertEqual(read["peak"]["allocated_bytes"], said["peak"])
