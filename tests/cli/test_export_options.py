@@ -1,9 +1,10 @@
 """memtrace export: an option that a format would ignore is refused by name. What each format can have is written here, not read from the command."""
 import os
 import pickle
+import subprocess
 import unittest
 
-from harness import MEMTRACE, Case, MiB
+from harness import BUILD, MEMTRACE, Case, MiB, environment
 
 FORMATS = {"pytorch", "perfetto", "collapsed", "heaptrack", "sqlite", "ndjson", "csv", "prometheus"}
 ACCEPT = {"--at": ("peak", {"pytorch", "collapsed"}), "--table": ("records", {"ndjson", "csv"}),
@@ -45,6 +46,21 @@ class Options(Case):
                     self.assertEqual(old.read(), "old")
                     self.assertNotEqual(os.fstat(old.fileno()).st_ino, os.stat(path).st_ino)
         self.assertEqual({name for name in os.listdir(self.dir) if name != "x.pickle"}, {"out." + form for form in FORMATS})
+
+
+class Large(Case):
+    def test_ten_million_events(self):
+        """At most 10 s of processor time and 300 MB. libsqlite3 takes most of that for all tables: `make bench` measures it."""
+        path = os.path.join(self.dir, "large.mtr")
+        subprocess.run([os.path.join(BUILD, "bench", "make_page_trace"), path, "random", str(10**7)], check=True)
+        self.assertGreaterEqual(os.path.getsize(path), 32 * 10**7)    # bytes of a record
+        for form in sorted(FORMATS - {"sqlite"}):
+            with self.subTest(form=form):
+                pid = os.posix_spawn(MEMTRACE, [MEMTRACE, "export", "--format", form, "-o", "/dev/null", path], environment())
+                _, status, usage = os.wait4(pid, 0)
+                self.assertEqual(status, 0)
+                self.assertLess(usage.ru_utime + usage.ru_stime, 10)
+                self.assertLess(usage.ru_maxrss << 10, 300e6)
 
 
 if __name__ == "__main__":
