@@ -22,10 +22,10 @@ JOBS = os.path.join(ROOT, "tests", "jobs")
 GPT2 = os.path.join(ROOT, "examples", "train_gpt2.py")
 GiB, MiB = 1 << 30, 1 << 20
 # Linux counts what a process held before exec() too, so that the process which starts the command is small.
-MOST_MEMORY = """import os, sys
+USED = """import os, sys
 pid = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ, file_actions=[(os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0)])
 _, status, used = os.wait4(pid, 0)
-print(used.ru_maxrss)
+print(used.ru_utime + used.ru_stime, used.ru_maxrss)
 sys.exit(os.waitstatus_to_exitcode(status))
 """
 sys.path.extend(os.path.join(ROOT, "tests", folder) for folder in ("accuracy", "match", "long", "cli", "real"))
@@ -93,9 +93,13 @@ class Case(unittest.TestCase):
             self.fail("%s\nexit status %d, not %d\n%s\n%s" % (" ".join(command), done.returncode, status, done.stdout[-2000:], done.stderr[-4000:]))
         return done
 
+    def used(self, *command):
+        """The processor time of `memtrace COMMAND...` in seconds, and the most memory that it holds, in bytes."""
+        seconds, kilobytes = self.run_([sys.executable, "-S", "-c", USED, MEMTRACE, *command]).stdout.split()
+        return float(seconds), int(kilobytes) << 10
+
     def most_memory(self, *command):
-        """The most memory that `memtrace COMMAND...` holds, in bytes."""
-        return int(self.run_([sys.executable, "-S", "-c", MOST_MEMORY, MEMTRACE, *command]).stdout) << 10
+        return self.used(*command)[1]
 
     def simulate(self, command, *options, **keys):
         return self.run_([MEMTRACE, "simulate", "-o", self.traces, *options, "--", *command], **keys)
