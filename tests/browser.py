@@ -45,6 +45,10 @@ class Page:
     def run(self, script, argument=None):
         return self.page.evaluate(script, argument)
 
+    def facts(self):
+        """The table of figures, by key."""
+        return self.run('Object.fromEntries([...document.querySelectorAll("#facts [data-key]")].map((e) => [e.dataset.key, e.textContent]))')
+
     def wait(self, script, seconds=60):
         """Waits until the script is true. playwright's own wait needs eval(), which the page forbids."""
         until = time.monotonic() + seconds

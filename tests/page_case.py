@@ -110,14 +110,13 @@ class PageCase(Case):
 
     def check_figures(self, page, rank):
         """Each figure of the table is a figure of the report, and none is missing."""
-        shown = page.run('Object.fromEntries([...document.querySelectorAll("#facts [data-key]")].map((e) => [e.dataset.key, e.textContent]))')
         wanted = {"peak." + k: rank["peak"][k] for k in ("allocated_bytes", "reserved_bytes", "device_bytes")}
         wanted["peak.capacity"] = rank["device_memory_bytes"]
         for group in "by_category", "by_owner":
             wanted.update({"peak.%s.%s" % (group, k): n for k, n in (rank["peak"][group] or {}).items()})
         for i, oom in enumerate(rank["oom"]):
             wanted.update({"oom.%d.%s" % (i, k): oom[k] for k in oom if k.endswith("_bytes")})
-        self.assertEqual(shown, {k: "unknown" if n is None else str(n) for k, n in wanted.items()})
+        self.assertEqual(page.facts(), {k: "unknown" if n is None else str(n) for k, n in wanted.items()})
 
     def check_peak(self, page, rank):
         """The moment of the peak, rebuilt from the events, has the report's bytes, blocks and categories."""

@@ -5,6 +5,7 @@ import os
 import pickle
 import unittest
 
+import browser
 from harness import GPT2, JOBS, MEMTRACE, Case, printed, python
 from test_match import GPT
 
@@ -62,6 +63,10 @@ class Profiles(Case):
         self.assertEqual(peaks["allocated"], (said["peak"], said["peak"]))
         self.assertEqual((peaks["reserved"][1], peaks["device"][1]), (said["reserved"], None))
         self.run_([MEMTRACE, "html", "-o", "page.html", "profile.json.gz"])
+        page = browser.Page(os.path.join(self.dir, "page.html"))
+        self.addCleanup(page.close)
+        facts = page.facts()
+        self.assertEqual([facts["peak.%s_bytes" % key] for key in ("allocated", "reserved", "device")], [str(said["peak"]), str(said["reserved"]), "unknown"])
 
     def test_what_is_no_profile(self):
         for text, why in (('{"schemaVersion": 1}', "without traceEvents"), ('{"traceEvents": [{"cat": "kernel"}]}', "profile_memory=True"),
