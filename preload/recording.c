@@ -58,26 +58,30 @@ static struct {
 
 /* ---- helper thread ---- */
 
-/* A file in the directory, which the writer makes, decides whether this process is the one to
- * say that memory ran out: LAST is said without the file. */
-static void print_due_lines(int last)
+/* The writer decides whether this process is the one to say that memory ran out. Unless this is the
+ * LAST call, the line waits until the writer has begun. */
+static void print_out_of_memory(int last)
+{
+	uint64_t requested, free_bytes;
+
+	if ((!last && atomic_load(&recorder_control()->state) == WRITER_WAITING) ||
+	    !event_take_out_of_memory(&requested, &free_bytes) || me.has_reported_oom)
+		return;
+	me.has_reported_oom = 1;
+	notice_out_of_memory(requested, free_bytes);
+}
+
+static void print_losses(void)
 {
 	static const char *const why[] = {
 #define X(name, id, message) [id] = message,
 		MT_LOST_LIST(X)
 #undef X
 	};
-	struct mt_header *h = recorder_header();
-	uint64_t requested, free_bytes;
-	int ended;
+	const struct mt_header *h = recorder_header();
+	int ended = me.writer_failed ||
+		    (h->state == MT_STATE_STOPPED && h->lost_reason != MT_LOST_NOT_CHOSEN);
 
-	if ((last || atomic_load(&recorder_control()->state) != WRITER_WAITING) &&
-	    event_take_out_of_memory(&requested, &free_bytes) && !me.has_reported_oom) {
-		me.has_reported_oom = 1;
-		notice_out_of_memory(requested, free_bytes);
-	}
-	ended = me.writer_failed ||
-		(h->state == MT_STATE_STOPPED && h->lost_reason != MT_LOST_NOT_CHOSEN);
 	if ((!h->lost_events && !ended) || me.has_reported_loss)
 		return;
 	me.has_reported_loss = 1;
@@ -122,7 +126,8 @@ static unsigned work(void)
 		bypass_describe();
 	writer_check(recorder_control());
 	check_writer();
-	print_due_lines(0);
+	print_out_of_memory(0);
+	print_losses();
 	if (graphs_owe())
 		return OWED_MS;
 	if (waits_for_a_record || atomic_load(&recorder_control()->owner) == WRITER_NOBODY)
@@ -367,25 +372,30 @@ int recording_start(void)
 	return atomic_load(&recording_state) == RECORDING_ON;
 }
 
-static void end_recording(void)
+/* Returns 1 if this process is the one of its run that says the peak. */
+static int end_recording(void)
 {
 	struct writer_control *c = recorder_control();
-	int had_helper = helper_is_running();
+	int had_helper = helper_is_running(), is_first;
 
 	(void)helper_stop(EXIT_MS); /* its last run may have something to describe */
+	print_out_of_memory(1);
+	is_first = !me.has_reported_oom && notice_is_first_to_end();
 	recorder_close(me.exit_status);
 	if (!writer_finish(c, EXIT_MS) && had_helper && writer_take_over(c)) {
 		writer_check(c);
 		(void)writer_finish(c, EXIT_MS);
 	}
 	check_writer();
-	print_due_lines(1);
+	print_losses();
+	return is_first;
 }
 
 __attribute__((destructor)) static void end(void)
 {
 	const struct mt_device *most;
 	struct mt_header *h;
+	int is_first;
 
 	if (atomic_load(&recording_state) != RECORDING_OFF && recording_is_allowed() &&
 	    cuda_is_simulated_unseen()) {
@@ -400,11 +410,11 @@ __attribute__((destructor)) static void end(void)
 	h = recorder_header();
 	most = &h->device[0];
 	lookup_describe();
-	end_recording();
+	is_first = end_recording();
 	for (unsigned d = 0; d < MT_MAX_DEVICES; d++)
 		if (h->device[d].device_peak > most->device_peak)
 			most = &h->device[d];
-	if (!me.has_reported_oom && !me.refused)
+	if (is_first && !me.refused)
 		notice_end(most->allocated_peak, most->reserved_peak, most->device_peak,
 			   h->lost_events);
 }

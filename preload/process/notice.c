@@ -9,7 +9,10 @@
 #include "process/settings.h"
 #include "process/stderr.h"
 #include "base/text.h"
-#include "record/file.h"
+#include "record/recorder.h"
+#include "record/writer.h"
+
+#define MARKER_MS 500 /* the longest wait for the writer to make a marker file */
 
 static const struct identity *me;
 static const char *traces;    /* the directory as given */
@@ -20,7 +23,8 @@ static int on_simulator;
 /* Buffers for lines, for one thread at a time: a thread of the job may have a small stack. */
 static struct {
 	struct lock busy;
-	struct text line, path, cwd;
+	struct text line, cwd;
+	struct short_text marker;
 } own;
 
 static void read_cwd(struct text *t)
@@ -54,11 +58,6 @@ static struct text *start(void)
 	own.line.n = 0;
 	text_str(&own.line, "memtrace: ");
 	return &own.line;
-}
-
-static void give_up(void)
-{
-	lock_release(&own.busy);
 }
 
 static void say(struct text *t)
@@ -192,24 +191,33 @@ void notice_lost(const char *how, const char *why, int e)
 	say(t);
 }
 
-/* Returns 1 in one process of the run: the one that makes the marker file, or the first rank if no
- * such file can be made. */
+/* Returns 1 in one process of the run: the one for which the writer makes the marker file, or the
+ * first rank if no such file can be made. */
 static int first_to_say(const char *what)
 {
-	struct text *path = &own.path;
-	int e = -ENAMETOOLONG;
+	struct writer_control *c = recorder_control();
+	int e;
 
-	path->n = 0;
-	text_str(path, directory.s);
-	text_str(path, "/.");
-	text_str(path, what);
-	text_str(path, "-");
-	text_str(path, me->run_id);
-	text_str(path, "-");
-	text_number(path, (uint64_t)me->restart_count);
-	if (path->n < sizeof(path->s) - 1)
-		e = file_make_empty(path->s);
+	own.marker.n = 0;
+	text_str(&own.marker, ".");
+	text_str(&own.marker, what);
+	text_str(&own.marker, "-");
+	text_str(&own.marker, me->run_id);
+	text_str(&own.marker, "-");
+	text_number(&own.marker, (uint64_t)me->restart_count);
+	e = c ? writer_make_marker(c, own.marker.s, MARKER_MS) : -ENOENT;
 	return e == 0 || (e != -EEXIST && me->rank <= 0);
+}
+
+int notice_is_first_to_end(void)
+{
+	int is_first = 1;
+
+	if (me->is_child && me->rank <= 0 && start()) {
+		is_first = first_to_say("end");
+		lock_release(&own.busy);
+	}
+	return is_first;
 }
 
 void notice_out_of_memory(uint64_t requested, uint64_t free_bytes)
@@ -219,7 +227,7 @@ void notice_out_of_memory(uint64_t requested, uint64_t free_bytes)
 	if (!t)
 		return;
 	if (!first_to_say("oom")) {
-		give_up();
+		lock_release(&own.busy);
 		return;
 	}
 	text_str(t, "out of memory");
@@ -242,10 +250,6 @@ void notice_end(uint64_t allocated_peak, uint64_t reserved_peak, uint64_t device
 
 	if (!t)
 		return;
-	if (me->is_child && !first_to_say("end")) {
-		give_up();
-		return;
-	}
 	text_str(t, "peak ");
 	text_size(t, reserved_peak ? allocated_peak : device_peak);
 	text_str(t, reserved_peak ? " allocated, " : " of device memory");

@@ -20,6 +20,10 @@ void notice_lost(const char *how, const char *why, int e);
 
 void notice_out_of_memory(uint64_t requested, uint64_t free_bytes);
 
+/* Of processes of one run that have no rank, returns 1 in one: that one calls notice_end(). To be
+ * called while the recording is on, for the writer decides. */
+int notice_is_first_to_end(void);
+
 /* The peaks of one device; without PyTorch's allocator, the device's alone. */
 void notice_end(uint64_t allocated_peak, uint64_t reserved_peak, uint64_t device_peak,
 		uint64_t lost_events);

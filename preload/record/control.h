@@ -23,6 +23,8 @@ enum writer_state {
 	WRITER_DONE,    /* everything is written and the file is closed */
 };
 
+enum writer_marker { WRITER_NO_MARKER, WRITER_MARKER_WANTED, WRITER_MARKER_DECIDED };
+
 struct writer_control {
 	uint64_t build;             /* WRITER_BUILD of the library that made this memory */
 	_Atomic uint32_t go;        /* 1: everything up to `name` is filled in */
@@ -43,6 +45,10 @@ struct writer_control {
 	_Atomic uint32_t state;          /* enum writer_state; futex */
 	_Atomic int32_t error;           /* errno */
 	_Atomic uint32_t passes;         /* number of times that all new data was written */
+	/* A file that the job asks for, empty, in `directory` (writer_make_marker()). */
+	char marker_name[256];
+	_Atomic uint32_t marker;       /* enum writer_marker; futex */
+	_Atomic int32_t marker_result; /* of file_make_empty() */
 	/* For each segment: the records before sequence number `written` are in the file, and so is
 	 * the keyframe of the run that begins at `keyframe_written` - 1. */
 	_Atomic uint64_t written[MT_MAX_SEGMENTS];

@@ -12,6 +12,7 @@
 
 #include "base/lock.h"
 #include "record/spawn.h"
+#include "record/thread.h"
 
 #define STACK_BYTES (32u << 10)
 #define MAX_DESCRIPTORS (1u << 20)
@@ -88,7 +89,7 @@ static int start_and_wait(void)
 
 int descriptors_call_apart(void (*run)(void *), void *argument)
 {
-	uint64_t all = ~0ull, old;
+	uint64_t blocked = THREAD_BLOCKS, old;
 	int e = errno, called;
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -99,7 +100,7 @@ int descriptors_call_apart(void (*run)(void *), void *argument)
 	apart.run = run;
 	apart.argument = argument;
 	/* The thread runs no signal handler of the job. */
-	syscall(SYS_rt_sigprocmask, SIG_BLOCK, &all, &old, sizeof(all));
+	syscall(SYS_rt_sigprocmask, SIG_BLOCK, &blocked, &old, sizeof(blocked));
 	called = start_and_wait();
 	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof(old));
 	lock_release(&apart.lock);

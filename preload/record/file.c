@@ -45,8 +45,9 @@ static int make_directories(char *path)
 	}
 }
 
-/* The directory's descriptor, or -errno. Not thread-safe: the path is in static memory. */
-static int open_directory(const char *directory)
+/* The directory's descriptor, or -errno. MAKES: a missing one is made. Not thread-safe: the path is
+ * in static memory. */
+static int open_directory(const char *directory, int makes)
 {
 	static char path[4096];
 	size_t n = strlen(directory);
@@ -57,7 +58,7 @@ static int open_directory(const char *directory)
 	memcpy(path, directory, n + 1);
 	while (n > 1 && path[n - 1] == '/') /* "link/" would be followed */
 		path[--n] = 0;
-	e = make_directories(path);
+	e = makes ? make_directories(path) : 0;
 	if (e)
 		return e;
 	fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -67,43 +68,42 @@ static int open_directory(const char *directory)
 	return e == ENOTDIR && type_of(AT_FDCWD, path) == S_IFLNK ? -ELOOP : -e;
 }
 
-static void lock(int fd)
+static int open_in(const char *directory, int makes, const char *name, int flags)
 {
-	struct flock whole = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
-
-	/* Not every file system has locks; a reader then says "unknown". */
-	if (fcntl(fd, F_OFD_SETLK, &whole) != 0)
-		(void)fcntl(fd, F_SETLK, &whole);
-}
-
-static int open_in(const char *directory, const char *name, int flags)
-{
-	int d = open_directory(directory), fd;
+	int d = open_directory(directory, makes), fd;
 
 	if (d < 0)
 		return d;
 	fd = openat(d, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0600);
 	if (fd < 0)
 		fd = -errno;
-	else
-		lock(fd);
 	close(d);
+	return fd;
+}
+
+static int lock(int fd)
+{
+	struct flock whole = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+
+	/* Not every file system has locks; a reader then says "unknown". */
+	if (fd >= 0 && fcntl(fd, F_OFD_SETLK, &whole) != 0)
+		(void)fcntl(fd, F_SETLK, &whole);
 	return fd;
 }
 
 int file_create(const char *directory, const char *name)
 {
-	return open_in(directory, name, O_CREAT | O_EXCL);
+	return lock(open_in(directory, 1, name, O_CREAT | O_EXCL));
 }
 
 int file_open(const char *directory, const char *name)
 {
-	return open_in(directory, name, 0);
+	return lock(open_in(directory, 0, name, 0));
 }
 
 void file_discard(const char *directory, const char *name)
 {
-	int d = open_directory(directory);
+	int d = open_directory(directory, 0);
 
 	if (d < 0)
 		return;
@@ -160,27 +160,12 @@ long file_read(const char *path, void *buffer, size_t bytes)
 	return r.result;
 }
 
-struct making {
-	const char *path;
-	int result;
-};
-
-static void make_empty(void *argument)
+int file_make_empty(const char *directory, const char *name)
 {
-	struct making *m = argument;
-	int fd = (int)syscall(SYS_openat, AT_FDCWD, m->path,
-			      O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	int fd = open_in(directory, 0, name, O_CREAT | O_EXCL);
 
-	m->result = fd < 0 ? -errno : 0;
-	if (fd >= 0)
-		syscall(SYS_close, fd);
-}
-
-int file_make_empty(const char *path)
-{
-	struct making m = { path, -EIO };
-
-	if (!descriptors_call_apart(make_empty, &m))
-		make_empty(&m);
-	return m.result;
+	if (fd < 0)
+		return fd;
+	close(fd);
+	return 0;
 }

@@ -29,8 +29,7 @@ int file_write(int fd, const void *from, uint64_t bytes, uint64_t offset);
  */
 long file_read(const char *path, void *buffer, size_t bytes);
 
-/* Makes an empty file at PATH, which must not exist. Returns 0 or -errno. Descriptors as in
- * file_read(). */
-int file_make_empty(const char *path);
+/* Makes an empty file NAME in DIRECTORY, which must exist. Returns 0 or -errno. */
+int file_make_empty(const char *directory, const char *name);
 
 #endif

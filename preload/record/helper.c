@@ -2,8 +2,6 @@
 #include "record/helper.h"
 
 #include <linux/futex.h>
-#include <sched.h>
-#include <signal.h>
 #include <stddef.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -25,23 +23,11 @@ static void futex(int op, uint32_t value, const struct timespec *timeout)
 	syscall(SYS_futex, word, op, value, timeout, NULL, 0);
 }
 
-/* A thread of the job makes this thread, which must not keep the maker's real-time priority or
- * core. */
-static void schedule_as_the_process(void)
-{
-	struct sched_param normal = { 0 };
-	cpu_set_t all;
-
-	(void)syscall(SYS_sched_setscheduler, 0, SCHED_OTHER, &normal);
-	if (syscall(SYS_sched_getaffinity, getpid(), sizeof(all), &all) > 0)
-		(void)syscall(SYS_sched_setaffinity, 0, sizeof(all), &all);
-}
-
 static void *run(void *unused)
 {
 	(void)unused;
 	prctl(PR_SET_NAME, "memtrace");
-	schedule_as_the_process();
+	thread_schedule_as(getpid());
 	helper.is.once();
 	while (!atomic_load(&helper.ending)) {
 		uint32_t seen = atomic_load(helper.is.wakeups);

@@ -13,7 +13,7 @@ struct helper {
 	void (*end)(void);      /* run on the thread last */
 };
 
-/* Starts the thread with all signals blocked. Returns 0, or -1 if no thread can be started. */
+/* Starts the thread. Returns 0, or -1 if no thread can be started. */
 int helper_start(const struct helper *b);
 
 /* Wakes the thread; callable anywhere, never waits. */

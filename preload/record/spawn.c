@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/lock.h"
+#include "record/thread.h"
 #include "symbols/resolve.h"
 
 #define STACK_BYTES (32u << 10)
@@ -135,8 +136,13 @@ static int in_child(void *unused)
 /* The first child ends at once, so that the second is not a child of the job. */
 static int in_first_child(void *unused)
 {
-	long pid = spawn_clone(in_child, spawn.stack[1] + STACK_BYTES,
-			       CLONE_VM | CLONE_CHILD_CLEARTID | SIGCHLD, unused, &spawn.alive);
+	const uint64_t all = ~0ull;
+	long pid;
+
+	/* No signal handler of the job may run in a child, not even that of SIGSYS. */
+	call(SYS_rt_sigprocmask, SIG_SETMASK, (long)&all, 0, sizeof(all), 0, 0);
+	pid = spawn_clone(in_child, spawn.stack[1] + STACK_BYTES,
+			  CLONE_VM | CLONE_CHILD_CLEARTID | SIGCHLD, unused, &spawn.alive);
 
 	if (pid < 0)
 		set_stage(NOT_MADE, -pid);
@@ -166,12 +172,11 @@ static size_t allowed(size_t bytes)
 
 static void start_children(void)
 {
-	uint64_t all = ~0ull, old;
+	uint64_t blocked = THREAD_BLOCKS, old;
 	long pid;
 	int status;
 
-	/* No signal handler of the job may run in a child. */
-	syscall(SYS_rt_sigprocmask, SIG_BLOCK, &all, &old, sizeof(all));
+	syscall(SYS_rt_sigprocmask, SIG_BLOCK, &blocked, &old, sizeof(blocked));
 	spawn.alive = 1;
 	pid = spawn_clone(in_first_child, spawn.stack[0] + STACK_BYTES, CLONE_VM | CLONE_FILES,
 			  NULL, NULL);

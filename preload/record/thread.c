@@ -2,7 +2,10 @@
 #include "record/thread.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "symbols/resolve.h"
 
@@ -43,9 +46,20 @@ int thread_start(void *(*run)(void *))
 	real.pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
 	real.pthread_attr_setstacksize(&attributes, STACK_BYTES);
 	sigfillset(&all);
-	sigprocmask(SIG_SETMASK, &all, &old); /* the new thread inherits the blocked signals */
+	sigdelset(&all, SIGSYS);            /* the job may handle it (thread.h) */
+	sigprocmask(SIG_BLOCK, &all, &old); /* the new thread inherits the blocked signals */
 	e = real.pthread_create(&thread, &attributes, run, NULL);
 	sigprocmask(SIG_SETMASK, &old, NULL);
 	real.pthread_attr_destroy(&attributes);
 	return e ? -1 : 0;
+}
+
+void thread_schedule_as(pid_t process)
+{
+	struct sched_param normal = { 0 };
+	cpu_set_t all;
+
+	(void)syscall(SYS_sched_setscheduler, 0, SCHED_OTHER, &normal);
+	if (syscall(SYS_sched_getaffinity, process, sizeof(all), &all) > 0)
+		(void)syscall(SYS_sched_setaffinity, 0, sizeof(all), &all);
 }

@@ -84,6 +84,15 @@ static int is_complete(struct writer_control *c)
 	return state == WRITER_DONE || state == WRITER_REFUSED;
 }
 
+static void make_marker(struct writer_control *c)
+{
+	if (atomic_load(&c->marker) != WRITER_MARKER_WANTED)
+		return;
+	atomic_store(&c->marker_result, file_make_empty(c->directory, c->marker_name));
+	atomic_store(&c->marker, WRITER_MARKER_DECIDED);
+	futex(&c->marker, FUTEX_WAKE, INT32_MAX, 0);
+}
+
 static void finish(struct writer_control *c)
 {
 	pass(c);
@@ -112,8 +121,10 @@ static void write_until_the_end(struct writer_control *c, int (*is_gone)(struct 
 		if (atomic_load(&c->state) == WRITER_REFUSED)
 			return;
 		pass(c);
+		make_marker(c);
 		helper = atomic_load(&c->helper_thread);
-		if (!atomic_load(&c->ended) && !(helper & FUTEX_OWNER_DIED))
+		if (!atomic_load(&c->ended) && !(helper & FUTEX_OWNER_DIED) &&
+		    atomic_load(&c->marker) != WRITER_MARKER_WANTED)
 			futex(&c->helper_thread, FUTEX_WAIT, helper, WRITER_EVERY_MS);
 	}
 	finish(c);
@@ -216,6 +227,27 @@ int writer_finish(struct writer_control *c, unsigned limit_ms)
 	return is_complete(c);
 }
 
+int writer_make_marker(struct writer_control *c, const char *name, unsigned limit_ms)
+{
+	const uint64_t start = now_ns();
+	const size_t n = strlen(name);
+	uint32_t state;
+
+	if (atomic_load(&c->marker) == WRITER_MARKER_WANTED)
+		return -ETIMEDOUT; /* the file system has not answered the last time */
+	if (n >= sizeof(c->marker_name))
+		return -ENAMETOOLONG;
+	memcpy(c->marker_name, name, n + 1);
+	atomic_store(&c->marker, WRITER_MARKER_WANTED);
+	while ((state = atomic_load(&c->marker)) == WRITER_MARKER_WANTED) {
+		if (is_complete(c) || now_ns() - start > LOCK_MS(limit_ms))
+			return -ETIMEDOUT;
+		writer_wake(c);
+		futex(&c->marker, FUTEX_WAIT, state, 1);
+	}
+	return atomic_load(&c->marker_result);
+}
+
 /* The kernel follows this list when the thread ends. The C library's own list of this thread is
  * empty: nothing here uses its mutexes. */
 static struct {
@@ -296,6 +328,7 @@ int writer_process(void)
 	c = take_memory();
 	if (!c)
 		return 1;
+	thread_schedule_as((pid_t)c->pid);
 	watch_this_thread(&c->writer);
 	if (!claim(c, WRITER_PROCESS))
 		return 1;

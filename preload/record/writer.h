@@ -25,6 +25,13 @@ void writer_check(struct writer_control *c);
  * is complete. */
 int writer_finish(struct writer_control *c, unsigned limit_ms);
 
+/*
+ * Has the writer make an empty file NAME in the directory of the traces: the job's threads never
+ * wait for a file system. Returns 0; -EEXIST, if another process made it; another negative errno;
+ * or -ETIMEDOUT after LIMIT_MS. For one thread at a time, before the recording is closed.
+ */
+int writer_make_marker(struct writer_control *c, const char *name, unsigned limit_ms);
+
 /* Lets a thread write at once if no process has begun to; the next writer_check() starts it.
  * Returns 1 if a thread writes. */
 int writer_take_over(struct writer_control *c);

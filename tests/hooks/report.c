@@ -1,16 +1,22 @@
 /* Programs without PyTorch that report blocks as its caching allocator does. report CASE
  * [ARGUMENT...] */
 #define _GNU_SOURCE
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 struct device {
@@ -195,6 +201,83 @@ static int stack(size_t bytes)
 	return 0;
 }
 
+static void *at_a_priority(void *unused)
+{
+	struct sched_param fifo = { .sched_priority = 1 };
+	cpu_set_t first;
+
+	(void)unused;
+	CPU_ZERO(&first);
+	CPU_SET(0, &first);
+	if (sched_setaffinity(0, sizeof(first), &first) || sched_setscheduler(0, SCHED_FIFO, &fifo))
+		return NULL;
+	block(0x1000, 1 << 20, 1 << 20);
+	puts("ready");
+	return NULL;
+}
+
+/* The first event comes on a thread with a processor of its own and a real-time priority. Prints
+ * "ready", or nothing where that is not allowed, and ends with its input. */
+static int pinned(void)
+{
+	pthread_t thread;
+
+	pthread_create(&thread, NULL, at_a_priority, NULL);
+	pthread_join(thread, NULL);
+	puts("");
+	fflush(stdout);
+	return getchar() != EOF;
+}
+
+/* Memory runs out when the input ends, and the program then ends at once. */
+static int out_of_memory(void)
+{
+	struct device first = { 1, 0 };
+
+	block(0x1000, 1 << 20, 1 << 20);
+	while (getchar() != EOF)
+		;
+	_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE(1ll << 40, 1 << 20, 1u << 30, first);
+	return 0;
+}
+
+static volatile int refusals;
+
+static void refuse(int number, siginfo_t *info, void *context)
+{
+	ucontext_t *c = context;
+
+	(void)number, (void)info;
+	refusals++;
+#if defined(__x86_64__)
+	c->uc_mcontext.gregs[REG_RAX] = -EACCES;
+#elif defined(__aarch64__)
+	c->uc_mcontext.regs[0] = -EACCES;
+#endif
+}
+
+/* A handler of SIGSYS answers the system call NUMBER, as in a sandbox. */
+static int trapped(unsigned number)
+{
+	struct sigaction action = { .sa_sigaction = refuse, .sa_flags = SA_SIGINFO };
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = { sizeof(filter) / sizeof(filter[0]), filter };
+
+	sigaction(SIGSYS, &action, NULL);
+	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+	if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
+		return 2;
+	blocks(1000);
+	usleep(200000);
+	printf("%d\n", refusals > 0);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "", *argument = argc > 2 ? argv[2] : "0";
@@ -209,6 +292,12 @@ int main(int argc, char **argv)
 		return cancel();
 	if (strcmp(what, "stack") == 0)
 		return stack((size_t)atol(argument));
+	if (strcmp(what, "pinned") == 0)
+		return pinned();
+	if (strcmp(what, "out_of_memory") == 0)
+		return out_of_memory();
+	if (strcmp(what, "trapped") == 0)
+		return trapped((unsigned)atoi(argument));
 	if (strcmp(what, "soak") == 0)
 		return soak((uint64_t)atoll(argument), argc > 3 ? (unsigned)atol(argv[3]) : 2000);
 	if (strcmp(what, "wait") == 0) {

@@ -24,6 +24,8 @@
 #include "process/notice.h"
 #include "process/settings.h"
 #include "process/stderr.h"
+#include "record/recorder.h"
+#include "record/writer.h"
 
 static char directory[] = "/tmp/memtrace-test-XXXXXX";
 static const struct identity nobody = { .rank = -1, .local_rank = -1, .run_id = "run" };
@@ -278,6 +280,18 @@ static void test_cancelled_on_a_small_stack(void **state)
 	close(pipes[1]);
 }
 
+/* Begins a recording, which a thread of this program writes. */
+static void record_in(const char *folder)
+{
+	char path[256];
+	struct recorder_setup setup = { .directory = path, .name = "x.mtr", .budget = 1u << 20 };
+
+	snprintf(path, sizeof(path), "%s/%s", directory, folder);
+	assert_int_equal(recorder_open(&setup), 0);
+	recorder_begin();
+	writer_check(recorder_control());
+}
+
 /* A job that has gone to another directory: the mark is in the traces', and the command names it
  * whole. */
 static void test_chdir(void **state)
@@ -289,6 +303,7 @@ static void test_chdir(void **state)
 	assert_int_equal(pipe(pipes), 0);
 	started_with(pipes[1]);
 	notice_begin(&second, "t", 0);
+	record_in("t");
 	assert_int_equal(mkdir("other", 0700) || chdir("other") || mkdir("t", 0700), 0);
 	notice_out_of_memory(1 << 20, UINT64_MAX);
 	over();
@@ -296,6 +311,7 @@ static void test_chdir(void **state)
 	assert_int_equal(chdir(".."), 0);
 	assert_int_equal(access("t/.oom-moved-0", F_OK), 0);
 	assert_non_null(strstr(heard(pipes[0]), directory));
+	assert_int_equal(writer_finish(recorder_control(), 10000), 1);
 	close(pipes[0]);
 	close(pipes[1]);
 }

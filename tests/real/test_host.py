@@ -206,6 +206,31 @@ class Host(Case):
         self.report_("stack", "16384")
         self.assertEqual(sum(r[5] == 1 for r in self.trace().records()), 1)
 
+    def test_processors_and_priority_of_a_thread(self):
+        """The first allocation comes on a thread that has processor 0 for itself, in real time: neither the helper thread nor the writer runs there."""
+        job = subprocess.Popen([self.compiled(), "pinned"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                               env=environment(MEMTRACE_DIR=self.traces, LD_PRELOAD=PRELOAD))
+        try:
+            if job.stdout.readline() != "ready\n":
+                self.skipTest("no real-time priority here")
+            job_has = os.sched_getaffinity(job.pid)
+            time.sleep(1)
+            tasks = [int(t) for t in os.listdir("/proc/%d/task" % job.pid)] + [self.writer()]
+            self.assertEqual(len(tasks), 3)
+            self.assertGreater(len(job_has), 1)
+            for task in tasks:
+                self.assertEqual(os.sched_getaffinity(task), job_has)
+                self.assertEqual(os.sched_getscheduler(task), os.SCHED_OTHER)
+        finally:
+            job.communicate("")
+
+    def test_sandbox_that_answers_system_calls(self):
+        """The job's handler of SIGSYS answers a call in the kernel's place; the numbers are those of x86_64's openat, clone, futex, close_range,
+        gettid and sched_setaffinity."""
+        for number in (257, 56, 202, 436, 186, 203):
+            with self.subTest(call=number):
+                self.assertEqual(self.report_("trapped", str(number), timeout=60).stdout, "1\n")
+
     # ---- failures that the recording survives
 
     def test_sigkill_loses_nothing(self):
@@ -316,6 +341,21 @@ class Host(Case):
         self.assertEqual(job.returncode, 0)
         self.assertLess(took, 10)
         self.assertEqual(sum(r[5] in (1, 2) for r in self.trace().records()), events)
+
+    def test_out_of_memory_while_the_file_system_is_frozen(self):
+        """The job ends, and says why, without the file that chooses the process of a run that says it."""
+        mount = self.frozen()
+        job = subprocess.Popen([self.compiled(), "out_of_memory"], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                               env=environment(MEMTRACE_DIR=self.traces, LD_PRELOAD=PRELOAD))
+        time.sleep(1)
+        subprocess.run(["fsfreeze", "-f", mount], check=True)
+        try:
+            said = job.communicate("", timeout=10)[1]
+        finally:
+            subprocess.run(["fsfreeze", "-u", mount], check=True)
+        self.assertEqual(job.returncode, 0)
+        self.assertIn("memtrace: out of memory: asked 1.0 TiB", said)
+        self.assertEqual(self.trace().device[0][10], 1)
 
 
 if __name__ == "__main__":
