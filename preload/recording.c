@@ -42,7 +42,8 @@
 #define REST_MS 10000               /* the longest time between two runs of the helper's work */
 #define OWED_MS 20                  /* until an owed level of a graph is read */
 #define BYPASS_AFTER_NS 5000000000u /* until then the job loads its libraries */
-#define EXIT_MS 500 /* the longest time that the end of a process waits for the writer */
+#define CONFIG_MS 500 /* the longest time that the first event waits for MEMTRACE_CONFIG */
+#define EXIT_MS 500   /* the longest time that the end of a process waits for the writer */
 
 static struct {
 	struct identity identity;
@@ -196,7 +197,7 @@ static void store_config(void)
 
 	if (!*settings.CONFIG)
 		return;
-	n = file_read(settings.CONFIG, config, sizeof(config));
+	n = file_read_within(settings.CONFIG, config, sizeof(config), CONFIG_MS);
 	if (n < 0)
 		notice_setting("MEMTRACE_CONFIG", "a file that can be read");
 	else

@@ -3,12 +3,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/lock.h"
 #include "record/descriptors.h"
+#include "record/thread.h"
 
 /* The type bits of NAME in DIRECTORY, or of DIRECTORY itself if NAME is ""; 0: unknown. fstatat()
  * is new in glibc 2.33. */
@@ -158,6 +161,37 @@ long file_read(const char *path, void *buffer, size_t bytes)
 	if (!descriptors_call_apart(read_whole, &r))
 		read_whole(&r);
 	return r.result;
+}
+
+/* A thread that a file server keeps waiting may use this after file_read_within() has returned. */
+static struct {
+	struct reading reading;
+	atomic_int is_done;
+} late;
+
+static void *read_late(void *unused)
+{
+	(void)unused;
+	(void)descriptors_leave();
+	read_whole(&late.reading);
+	atomic_store(&late.is_done, 1);
+	return NULL;
+}
+
+long file_read_within(const char *path, void *buffer, size_t bytes, unsigned limit_ms)
+{
+	const uint64_t start = now_ns();
+
+	late.reading = (struct reading){ path, buffer, bytes, -1 };
+	atomic_store(&late.is_done, 0);
+	if (thread_start(read_late) != 0)
+		return file_read(path, buffer, bytes);
+	while (!atomic_load(&late.is_done)) {
+		if (now_ns() - start > LOCK_MS(limit_ms))
+			return -1;
+		lock_pause();
+	}
+	return late.reading.result;
 }
 
 int file_make_empty(const char *directory, const char *name)

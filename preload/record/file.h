@@ -1,5 +1,6 @@
 /* Functions on the trace file, for its one writer, and a function that reads small files. A thread
- * that allocates GPU memory calls only file_read(), when recording begins. */
+ * that allocates GPU memory calls only file_read() and file_read_within(), when recording begins.
+ */
 #ifndef PRELOAD_FILE_H
 #define PRELOAD_FILE_H
 
@@ -28,6 +29,12 @@ int file_write(int fd, const void *from, uint64_t bytes, uint64_t offset);
  * (descriptors.h).
  */
 long file_read(const char *path, void *buffer, size_t bytes);
+
+/*
+ * The same for a file of the user, whose file server may never answer: returns -1 after LIMIT_MS.
+ * The thread that reads then goes on, so PATH and BUFFER must stay. Once in a process.
+ */
+long file_read_within(const char *path, void *buffer, size_t bytes, unsigned limit_ms);
 
 /* Makes an empty file NAME in DIRECTORY, which must exist. Returns 0 or -errno. */
 int file_make_empty(const char *directory, const char *name);

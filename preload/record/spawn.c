@@ -189,15 +189,34 @@ static void start_children(void)
 }
 
 /* Would the writer become a child of this process when its parent ends? A wait() of the job would
- * then find the writer. Also 1 under a sanitizer, which cannot follow the children. */
+ * then find the writer. */
 static int would_be_ours_to_wait_for(void)
 {
 	int subreaper = 0;
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-	return 1;
-#endif
 	return getpid() == 1 || (prctl(PR_GET_CHILD_SUBREAPER, &subreaper) == 0 && subreaper);
+}
+
+/* Does the next child of this process begin a process namespace (unshare(CLONE_NEWPID))? When that
+ * child ends, so does the namespace, and the job could make no child any more. Of a namespace that
+ * has no process yet, the kernel tells no name. */
+static int child_would_begin_namespace(void)
+{
+	char own[64], of_children[64];
+	ssize_t n = readlink("/proc/self/ns/pid", own, sizeof(own));
+
+	return n > 0 &&
+	       (readlink("/proc/self/ns/pid_for_children", of_children, sizeof(of_children)) != n ||
+		memcmp(own, of_children, (size_t)n) != 0);
+}
+
+/* 0 also under a sanitizer, which cannot follow the children. */
+static int may_have_children(void)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+	return 0;
+#endif
+	return !would_be_ours_to_wait_for() && !child_would_begin_namespace();
 }
 
 void *spawn_writer(size_t bytes, size_t *got)
@@ -205,7 +224,7 @@ void *spawn_writer(size_t bytes, size_t *got)
 	uint64_t start = now_ns();
 	struct rlimit limit;
 
-	if (would_be_ours_to_wait_for()) {
+	if (!may_have_children()) {
 		errno = ECHILD;
 		return NULL;
 	}

@@ -241,6 +241,24 @@ static int out_of_memory(void)
 	return 0;
 }
 
+/* The next child is the first process of a namespace: prints the status of one that comes after the
+ * first event. */
+static int new_namespace(void)
+{
+	int status = 0;
+	pid_t pid;
+
+	if (unshare(CLONE_NEWPID) != 0)
+		return 77;
+	blocks(10);
+	pid = fork();
+	if (pid == 0)
+		_exit(7);
+	waitpid(pid, &status, 0);
+	printf("%d\n", pid > 0 ? WEXITSTATUS(status) : -1);
+	return 0;
+}
+
 static volatile int refusals;
 
 static void refuse(int number, siginfo_t *info, void *context)
@@ -296,6 +314,8 @@ int main(int argc, char **argv)
 		return pinned();
 	if (strcmp(what, "out_of_memory") == 0)
 		return out_of_memory();
+	if (strcmp(what, "namespace") == 0)
+		return new_namespace();
 	if (strcmp(what, "trapped") == 0)
 		return trapped((unsigned)atoi(argument));
 	if (strcmp(what, "soak") == 0)

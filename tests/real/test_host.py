@@ -1,4 +1,5 @@
 """The job's own files, children and descriptors, and file systems that stall: the recorder does not touch them, and does not wait for them."""
+import ctypes
 import glob
 import hashlib
 import os
@@ -206,6 +207,12 @@ class Host(Case):
         self.report_("stack", "16384")
         self.assertEqual(sum(r[5] == 1 for r in self.trace().records()), 1)
 
+    def test_first_child_in_a_process_namespace(self):
+        """The end of a namespace's first process ends the namespace: that process is the job's, as without the recorder."""
+        if subprocess.run(["unshare", "--pid", "--fork", "true"], stderr=subprocess.DEVNULL).returncode:
+            self.skipTest("no process namespaces here")
+        self.assertEqual(self.report_("namespace").stdout, "7\n")
+
     def test_processors_and_priority_of_a_thread(self):
         """The first allocation comes on a thread that has processor 0 for itself, in real time: neither the helper thread nor the writer runs there."""
         job = subprocess.Popen([self.compiled(), "pinned"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -311,6 +318,33 @@ class Host(Case):
         self.traces = os.path.join(mount, "traces")
         self.compiled()
         return mount
+
+    def dead(self):
+        """A file system that never answers, as of a server that is gone."""
+        mount = os.path.join(self.dir, "dead")
+        os.mkdir(mount)
+        try:
+            server = os.open("/dev/fuse", os.O_RDWR)
+        except OSError:
+            self.skipTest("no FUSE here")
+        self.addCleanup(os.close, server)
+        libc = ctypes.CDLL(None)
+        if libc.mount(b"dead", mount.encode(), b"fuse", 0, b"fd=%d,rootmode=40000,user_id=%d,group_id=%d" % (server, os.getuid(), os.getgid())):
+            self.skipTest("cannot mount a file system here")
+        self.addCleanup(libc.umount2, mount.encode(), 2)
+        return mount
+
+    def test_configuration_of_a_dead_file_server(self):
+        mount = self.dead()
+        done = self.report_("blocks", "1000", MEMTRACE_CONFIG=os.path.join(mount, "config.yaml"))
+        self.assertIn("MEMTRACE_CONFIG must be a file that can be read", done.stderr)
+        self.assertEqual(sum(r[5] in (1, 2) for r in self.trace().records()), 2001)
+
+    def test_directory_of_a_dead_file_server(self):
+        mount = self.dead()
+        began = time.monotonic()
+        self.report_("blocks", "1000", MEMTRACE_DIR=os.path.join(mount, "traces"))
+        self.assertLess(time.monotonic() - began, 10)
 
     def test_frozen_file_system(self):
         mount = self.frozen()
