@@ -38,7 +38,8 @@ __attribute__((noinline, cold, unused)) static void lock_pause(void)
 	errno = e;
 }
 
-/* Returns 1 when the lock is taken, 0 when `limit_ns` has passed. */
+/* Returns 1 when the lock is taken, 0 when `limit_ns` has passed. With a limit of 0 the thread
+ * keeps its processor: on a busy machine, to yield is to wait. */
 static inline int lock_acquire(struct lock *l, uint64_t limit_ns)
 {
 	uint64_t start = 0;
@@ -47,6 +48,8 @@ static inline int lock_acquire(struct lock *l, uint64_t limit_ns)
 	     spins++) {
 		if (spins < 100)
 			continue;
+		if (!limit_ns)
+			return 0;
 		if (spins < 120)
 			sched_yield();
 		else
