@@ -44,7 +44,7 @@ void forward_blocks_add(struct forward_blocks *f, const struct tables *t, const 
 	if (!f->ring)
 		f->ring = xcalloc(FORWARD_BLOCKS, sizeof(*f->ring));
 	last = f->count ? forward_block_at(f, f->count - 1) : NULL;
-	framed = last ? forward_blocks_framed(f, f->count - 1) : NO_PLACE;
+	framed = f->count ? forward_blocks_framed(f, f->count - 1) : NO_PLACE;
 	to = &f->ring[f->count++ % FORWARD_BLOCKS];
 	*to = (struct forward_block){ .time_ns = r->time_ns,
 				      .address = (uint32_t)r->address,
