@@ -4,7 +4,6 @@
 #include <string.h>
 
 #define FIRST_BITS 12
-#define CACHE_LINE 64
 
 /* A slot lies in one cache line, so that one prefetch loads all of it. */
 static_assert(CACHE_LINE % sizeof(struct mt_record) == 0, "slots do not cross lines");

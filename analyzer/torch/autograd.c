@@ -222,16 +222,42 @@ static void drop(struct machine *m, struct grad_node *n)
 	release_saved(m, n);
 }
 
+/* With many micro-batches in flight the graph of the oldest one is no longer in the processor's
+ * caches. The backward pass asks for its nodes, what they saved and the blocks of that before it
+ * reads them. */
+static void fetch_node(const struct grad_node *n)
+{
+	for (size_t i = 0; i < sizeof(*n); i += CACHE_LINE)
+		__builtin_prefetch((const char *)n + i);
+}
+
+static void fetch_storages(const struct grad_node *n)
+{
+	for (int i = 0; i < n->kept; i++)
+		__builtin_prefetch(n->saved[i].storage);
+}
+
+static void fetch_blocks(const struct grad_node *n)
+{
+	for (int i = 0; n && i < n->kept; i++)
+		if (n->saved[i].storage)
+			__builtin_prefetch(n->saved[i].storage->block);
+}
+
 static void count_uses(struct tape *tape)
 {
-	for (struct grad_node *n = tape->last; n; n = n->before)
+	for (struct grad_node *n = tape->last; n; n = n->before) {
+		fetch_node(n);
 		for (int i = 0; n->params && i < NODE_EDGES; i++)
 			if (leads_to_param(n, i))
 				n->edge[i]->param->expected = 0;
-	for (struct grad_node *n = tape->last; n; n = n->before)
+	}
+	for (struct grad_node *n = tape->last; n; n = n->before) {
+		fetch_storages(n);
 		for (int i = 0; n->params && i < NODE_EDGES; i++)
 			if (leads_to_param(n, i))
 				n->edge[i]->param->expected++;
+	}
 }
 
 static void recycle(struct machine *m, struct tape *tape)
@@ -254,6 +280,7 @@ void backward(struct machine *m, struct tape *tape, tensor loss, tensor gradient
 	while (tape->last) {
 		struct grad_node *n = tape->last;
 
+		fetch_blocks(n->before);
 		if (n->received && !m->out_of_memory)
 			run(m, n);
 		else

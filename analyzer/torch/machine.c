@@ -42,7 +42,7 @@ void machine_settle(struct machine *m)
 	m->peak_pending = 0;
 	memcpy(m->peak.bytes, m->by_term, sizeof(m->by_term));
 	m->peak_count = 0;
-	for (size_t i = 0; m->keep_blocks && i < m->live_count; i++) {
+	for (size_t i = 0; i < m->live_count; i++) {
 		const struct storage *s = m->live[i];
 
 		m->peak_blocks =
@@ -60,6 +60,13 @@ static void event(struct machine *m, char sign, const struct storage *s)
 			m->step, step_phase_title(m->phase), term_rows[s->term].id);
 }
 
+static void add_live(struct machine *m, struct storage *s)
+{
+	m->live = grow(m->live, m->live_count, &m->live_room, sizeof(*m->live));
+	s->at = (unsigned)m->live_count;
+	m->live[m->live_count++] = s;
+}
+
 /* Allocates a block for `s`. 0: out of memory. */
 static int storage_alloc(struct machine *m, struct storage *s)
 {
@@ -71,9 +78,8 @@ static int storage_alloc(struct machine *m, struct storage *s)
 		m->out_of_memory = 1;
 		return 0;
 	}
-	m->live = grow(m->live, m->live_count, &m->live_room, sizeof(*m->live));
-	s->at = (unsigned)m->live_count;
-	m->live[m->live_count++] = s;
+	if (m->keep_blocks)
+		add_live(m, s);
 	m->by_term[s->term] += allocation_size(s->block);
 	totals = allocator_totals(m->allocator);
 	if (totals->allocated > m->peak.allocated) {
@@ -98,6 +104,8 @@ static void storage_free(struct machine *m, struct storage *s)
 		allocator_free(m->allocator, s->block);
 	s->block = NULL;
 	s->used = 0;
+	if (!m->keep_blocks)
+		return;
 	m->live[s->at] = m->live[--m->live_count];
 	m->live[s->at]->at = s->at;
 }
@@ -177,7 +185,7 @@ void storage_move(struct machine *m, tensor from, tensor to)
 	s->at = from.storage->at;
 	from.storage->block = NULL;
 	from.storage->used = 0;
-	if (s->block)
+	if (s->block && m->keep_blocks)
 		m->live[s->at] = s;
 }
 

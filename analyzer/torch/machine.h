@@ -47,7 +47,7 @@ struct storage {
 	int refs, stream;
 	unsigned used; /* bits: other streams that used it (record_stream) */
 	enum term_id term;
-	unsigned at; /* its index in machine.live */
+	unsigned at; /* its index in machine.live, if that is kept */
 	struct storage *next;
 };
 
@@ -143,7 +143,7 @@ struct machine_block {
 struct machine {
 	struct allocator *allocator;
 	struct constants constants;
-	struct storage **live;
+	struct storage **live; /* of keep_blocks */
 	size_t live_count, live_room;
 	struct slabs storages, nodes; /* all of them, live or spare */
 	int64_t by_term[TERMS];

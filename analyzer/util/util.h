@@ -10,6 +10,7 @@
 #define AS_TEXT(value) AS_TEXT_OF(value)
 #define AS_TEXT_OF(value) #value
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+#define CACHE_LINE 64 /* bytes that the processor loads at once */
 
 typedef int64_t bytes;
 
