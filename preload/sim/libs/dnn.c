@@ -1,10 +1,6 @@
-/* cuDNN: versions, handles, and the queries of the graph ("backend") API and of the older calls.
- *
- * PyTorch builds attention and convolutions through the graph API: it describes the operation, asks
- * for engine configurations, turns one into a plan, asks what workspace the plan needs and executes
- * it. One engine is offered, it has no notes that a caller could filter it out by, and its plan
- * needs no workspace: the real one's need is not known, so cuDNN's workspace is MODELLED AS 0.
- * Everything else that attention allocates is PyTorch's own. */
+/* cuDNN: versions, handles, and the queries of the older calls, whose workspaces are MODELLED AS 0.
+ * dnn_graph.c has the graph API, with which PyTorch builds attention and convolutions, rnn.c the
+ * recurrent layers. */
 #include "device/common.h"
 #include "device/device.h"
 #include "device/handle.h"
@@ -71,60 +67,6 @@ EXPORT int cudnnGetStream(void *handle, void **stream)
 {
 	(void)handle;
 	*stream = NULL;
-	return sim_done(LIB_cudnn);
-}
-
-/* ---- the graph API */
-
-enum { /* cudnnBackendAttributeType_t, cudnnBackendAttributeName_t */
-       TYPE_NUMERICAL_NOTE = 11,
-       TYPE_DESCRIPTOR = 15,
-       TYPE_BEHAVIOR_NOTE = 19,
-       TYPE_CHAR = 24,
-       PLAN_INTERMEDIATE_UIDS = 403,
-};
-
-/* Bytes of one element, by attribute type; the enumerations are ints. */
-static size_t element_size(int type)
-{
-	switch (type) {
-	case 0:
-	case 3:
-	case 5:
-	case 6:
-		return 8; /* handle, int64, double, pointer */
-	case 2:
-	case TYPE_CHAR:
-		return 1; /* boolean, character */
-	case 26:
-		return 16; /* fraction */
-	default:
-		return 4;
-	}
-}
-
-EXPORT int cudnnBackendCreateDescriptor(int type, void **descriptor);
-EXPORT int cudnnBackendCreateDescriptor(int type, void **descriptor)
-{
-	(void)type;
-	*descriptor = handle_new();
-	return sim_done(LIB_cudnn);
-}
-EXPORT int cudnnBackendGetAttribute(void *descriptor, int name, int type, int64_t asked,
-				    int64_t *count, void *elements);
-EXPORT int cudnnBackendGetAttribute(void *descriptor, int name, int type, int64_t asked,
-				    int64_t *count, void *elements)
-{
-	bool empty = type == TYPE_NUMERICAL_NOTE || type == TYPE_BEHAVIOR_NOTE ||
-		     type == TYPE_CHAR || name == PLAN_INTERMEDIATE_UIDS;
-	(void)descriptor;
-	sim_log("cudnnBackendGetAttribute name %d, type %d, %lld asked", name, type,
-		(long long)asked);
-	if (count)
-		*count = !empty;
-	/* the caller made these descriptors for the answer */
-	if (elements && asked > 0 && !empty && type != TYPE_DESCRIPTOR)
-		memset(elements, 0, element_size(type));
 	return sim_done(LIB_cudnn);
 }
 

@@ -1,0 +1,196 @@
+/* cuDNN's graph ("backend") API: a caller describes an operation, asks for engine configurations,
+ * turns one into a plan, asks what workspace the plan needs and executes it. One engine is offered,
+ * and it has no notes that a caller could filter it out by.
+ *
+ * Tensor cores take NHWC only. cuDNN copies the tensors of a convolution that are in NCHW, and pads
+ * their channels to a multiple of 8 (Developer Guide of cuDNN 7 and 8, "Padding" and "Conversion
+ * Between NCHW and NHWC"). The copies are in the workspace: on an RTX 3090, two copies of
+ * 2 x 4 x L x L in bfloat16 with 8 channels, for all L from 32 to 1024 (docs/published.md,
+ * multi_token_attention). ASSUMED: every convolution of half precision runs on tensor cores.
+ *
+ * MODELLED AS 0, because no source says what is taken: the partial sums of a filter's gradient (0.7
+ * to 1.1 MiB in the same rows), convolutions in TF32, with groups or fused with other operations,
+ * and attention. */
+#include "device/common.h"
+#include "device/settings.h"
+#include "device/status.h"
+
+#include <string.h>
+
+enum { /* cudnnBackendAttributeType_t, cudnnBackendAttributeName_t, cudnnDataType_t */
+       TYPE_INT64 = 3,
+       TYPE_NUMERICAL_NOTE = 11,
+       TYPE_DESCRIPTOR = 15,
+       TYPE_BEHAVIOR_NOTE = 19,
+       TYPE_CHAR = 24,
+       HEURISTIC_GRAPH = 201,
+       HEURISTIC_RESULTS = 202,
+       CONFIGURATION_ENGINE = 300,
+       PLAN_CONFIGURATION = 401,
+       PLAN_WORKSPACE = 402,
+       PLAN_INTERMEDIATE_UIDS = 403,
+       FORWARD_W = 703, /* W, X, Y; the same three of the backward operations: 709 and 715 */
+       FILTER_DY = 717,
+       GRAPH_OPERATIONS = 801,
+       TENSOR_TYPE = 901,
+       TENSOR_SIZES = 902,
+       TENSOR_STRIDES = 903,
+       ENGINE_GRAPH = 1300,
+       HALF = 2,
+       BFLOAT16 = 9,
+};
+
+enum { TENSOR_DIMENSIONS = 8, CHANNELS = 1, TENSOR_CORE_CHANNELS = 8 };
+
+struct tensor {
+	int type, dimensions;
+	int64_t sizes[TENSOR_DIMENSIONS], strides[TENSOR_DIMENSIONS];
+};
+
+enum { W, X, Y, TENSORS };
+
+/* Whatever it describes. It keeps copies: PyTorch destroys a part before the whole. */
+struct backend_descriptor {
+	struct tensor tensors[TENSORS]; /* an operation's; a tensor's own is the first */
+	uint64_t workspace;             /* of a graph, and of all that is made from it */
+};
+
+/* The bytes of one element, by attribute type; the enumerations are ints. */
+static size_t element_size(int type)
+{
+	switch (type) {
+	case 0:
+	case TYPE_INT64:
+	case 5:
+	case 6:
+		return 8; /* handle, int64, double, pointer */
+	case 2:
+	case TYPE_CHAR:
+		return 1; /* boolean, character */
+	case 26:
+		return 16; /* fraction */
+	default:
+		return 4;
+	}
+}
+
+/* The bytes of a tensor's copy in NHWC; 0: it needs none. */
+static uint64_t copy_bytes(const struct tensor *t)
+{
+	uint64_t bytes = 2;
+	if ((t->type != HALF && t->type != BFLOAT16) || t->dimensions < 4 ||
+	    t->strides[CHANNELS] == 1)
+		return 0;
+	for (int i = 0; i < t->dimensions; i++) {
+		if (t->sizes[i] <= 0)
+			return 0;
+		uint64_t n = (uint64_t)t->sizes[i];
+		bytes = product(bytes, i == CHANNELS ? round_up(n, TENSOR_CORE_CHANNELS) : n);
+	}
+	return bytes > INT64_MAX / TENSORS ? 0 : bytes;
+}
+
+static uint64_t convolution_workspace(const struct backend_descriptor *operation)
+{
+	const struct tensor *t = operation->tensors;
+	if (t[W].sizes[CHANNELS] != t[X].sizes[CHANNELS])
+		return 0; /* groups */
+	return copy_bytes(&t[W]) + copy_bytes(&t[X]) + copy_bytes(&t[Y]);
+}
+
+EXPORT int cudnnBackendCreateDescriptor(int type, void **descriptor);
+EXPORT int cudnnBackendCreateDescriptor(int type, void **descriptor)
+{
+	(void)type;
+	*descriptor = calloc(1, sizeof(struct backend_descriptor));
+	return sim_done(LIB_cudnn);
+}
+
+EXPORT int cudnnBackendDestroyDescriptor(void *descriptor);
+EXPORT int cudnnBackendDestroyDescriptor(void *descriptor)
+{
+	free(descriptor);
+	return 0;
+}
+
+static void set_tensor(struct tensor *t, int name, int64_t count, const void *elements)
+{
+	size_t kept = (size_t)(count < TENSOR_DIMENSIONS ? count : TENSOR_DIMENSIONS);
+	if (name == TENSOR_TYPE) {
+		memcpy(&t->type, elements, sizeof t->type);
+	} else {
+		t->dimensions = (int)kept;
+		memcpy(name == TENSOR_SIZES ? t->sizes : t->strides, elements,
+		       kept * sizeof *t->sizes);
+	}
+}
+
+static void set_part(struct backend_descriptor *d, int name, int64_t count,
+		     const struct backend_descriptor *part)
+{
+	switch (name) {
+	case GRAPH_OPERATIONS:
+		d->workspace = count == 1 ? convolution_workspace(part) : 0;
+		break;
+	case HEURISTIC_GRAPH:
+	case ENGINE_GRAPH:
+	case CONFIGURATION_ENGINE:
+	case PLAN_CONFIGURATION:
+		d->workspace = part->workspace;
+		break;
+	default:
+		if (name >= FORWARD_W && name <= FILTER_DY && (name - FORWARD_W) % 6 < TENSORS)
+			d->tensors[(name - FORWARD_W) % 6] = part->tensors[0];
+	}
+}
+
+EXPORT int cudnnBackendSetAttribute(void *descriptor, int name, int type, int64_t count,
+				    const void *elements);
+EXPORT int cudnnBackendSetAttribute(void *descriptor, int name, int type, int64_t count,
+				    const void *elements)
+{
+	struct backend_descriptor *d = descriptor;
+	if (!d || !elements || count < 1)
+		return sim_done(LIB_cudnn);
+	if (name >= TENSOR_TYPE && name <= TENSOR_STRIDES) {
+		set_tensor(&d->tensors[0], name, count, elements);
+	} else if (type == TYPE_DESCRIPTOR) {
+		const struct backend_descriptor *part;
+		memcpy(&part, elements, sizeof part);
+		if (part)
+			set_part(d, name, count, part);
+	}
+	return sim_done(LIB_cudnn);
+}
+
+/* The caller made the descriptors for the answer. */
+static void get_parts(const struct backend_descriptor *d, int name, void *elements)
+{
+	struct backend_descriptor *first;
+	memcpy(&first, elements, sizeof first);
+	if (name == HEURISTIC_RESULTS && first)
+		first->workspace = d->workspace;
+}
+
+EXPORT int cudnnBackendGetAttribute(void *descriptor, int name, int type, int64_t asked,
+				    int64_t *count, void *elements);
+EXPORT int cudnnBackendGetAttribute(void *descriptor, int name, int type, int64_t asked,
+				    int64_t *count, void *elements)
+{
+	const struct backend_descriptor *d = descriptor;
+	bool empty = type == TYPE_NUMERICAL_NOTE || type == TYPE_BEHAVIOR_NOTE ||
+		     type == TYPE_CHAR || name == PLAN_INTERMEDIATE_UIDS;
+	sim_log("cudnnBackendGetAttribute name %d, type %d, %lld asked", name, type,
+		(long long)asked);
+	if (count)
+		*count = !empty;
+	if (!d || !elements || asked < 1 || empty)
+		return sim_done(LIB_cudnn);
+	if (type == TYPE_DESCRIPTOR)
+		get_parts(d, name, elements);
+	else if (name == PLAN_WORKSPACE && type == TYPE_INT64)
+		memcpy(elements, &d->workspace, sizeof d->workspace);
+	else
+		memset(elements, 0, element_size(type));
+	return sim_done(LIB_cudnn);
+}
