@@ -22,18 +22,18 @@ SCRIPTS = {"fused_linear_orpo_loss": "orpo_loss", "tiled_geglu": "tiled_mlp", "t
 GPUS = {"A100-SXM4-80GB": "A100-80GB", "A100-SXM4-40GB": "A100-40GB", "A100 80GB PCIe": "A100-80GB", "H100 PCIe": "H100-80GB",
         "H100 80GB HBM3": "H100-80GB", "GeForce RTX 3090": "RTX-3090", "GeForce RTX 4090": "RTX-4090", "B200": "B200"}
 NOTE = """Options after a script's name are those of `tests/published/liger_job.py`. `--collect N`: the publisher's process held memory that earlier benchmarks had left,
-until Python's garbage collector ran. When it ran was not published. It runs here before benchmark N only, the moment with which the rows of the sweep agree."""
+until Python's garbage collector ran. When it ran was not published. It runs here before benchmark N only (99: never), the moment with which the rows of the sweep agree."""
 MEASURED = os.path.join(HERE, "liger_measured.json")  # the code, the PyTorch and the order that the publisher had, if not the row's
 
 
 def tree(checkout, state, later):
-    """The files of a commit, some of them as a later one has them."""
-    at = os.path.join(CACHE, "src", "+".join([state, *later[:1]]))
+    """The files of a commit, some of them as later ones have them."""
+    at = os.path.join(CACHE, "src", "+".join([state, *(commit for commit, *_ in later)]))
     if not os.path.exists(os.path.join(at, "complete")):
         extract(checkout, state, at, subprocess.check_output(["git", "-C", checkout, "ls-tree", "-r", "--name-only", state], text=True).split("\n"))
-        if later:
-            extract(checkout, later[0], at, later[1:])
-            without_missing(os.path.join(at, "src"), [os.path.join(at, n) for n in later[1:]])
+        for commit, *names in later:
+            extract(checkout, commit, at, names)
+            without_missing(os.path.join(at, "src"), [os.path.join(at, n) for n in names])
         open(os.path.join(at, "complete"), "w").close()
     return at
 
@@ -78,13 +78,13 @@ def job(row, measured):
     for m in measured:
         if m["kernel"] == row["kernel"] and re.search(m["rows"], about(row)):
             plan.update({k: v for k, v in m.items() if k in plan})
-    return plan["state"], plan["torch"], script, GPUS[name], tuple(plan["arguments"] + args), tuple(plan["with"])
+    return plan["state"], plan["torch"], script, GPUS[name], tuple(plan["arguments"] + args), tuple(map(tuple, plan["with"]))
 
 
 def run(checkout, memtrace, what, again):
     """The rows that one script printed."""
     state, torch, script, gpu, args, later = what
-    out = os.path.join(CACHE, "runs", re.sub(r"[^\w.+-]+", "_", " ".join([state, *later[:1], torch, script, gpu, *args])) + ".json")
+    out = os.path.join(CACHE, "runs", re.sub(r"[^\w.+-]+", "_", " ".join([state, *(commit for commit, *_ in later), torch, script, gpu, *args])) + ".json")
     if again or not os.path.exists(out):
         os.makedirs(os.path.dirname(out), exist_ok=True)
         python = subprocess.check_output([os.path.join(HERE, "..", "python-env.sh"), torch], text=True).strip()
