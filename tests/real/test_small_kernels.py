@@ -188,6 +188,19 @@ class Recurrent(Case):
                         self.assertEqual(line["buffer"], line["parameters"])
 
 
+class Convolutions(Case):
+    def test_copies(self):
+        """The output has 2 * 4 * 512 * 512 elements. In half precision and NCHW, the workspace has the input and the output with 8 channels, 2 * 8 * 512 * 512 elements
+        each, and the filters, 4 * 8 * 3 * 3, in NHWC."""
+        output, copies = 2 * 4 * 512 * 512, 2 * (2 * 8 * 512 * 512) + 4 * 8 * 3 * 3
+        half = {"contiguous_format": 2 * (output + copies), "channels_last": 2 * output}
+        for version in ("2.5", "2.7", "2.15") if os.environ.get("ALL_JOBS") else ("2.15",):
+            done = self.run_([python(version), os.path.join(JOBS, "convolutions.py")], LD_PRELOAD=SIM)
+            found = {line["convolution"]: line["bytes"] for line in printed(done.stdout, "convolution")}
+            self.assertEqual(found, {**{"%s %s" % (t, layout): size for t in ("bfloat16", "float16") for layout, size in half.items()},
+                                     "float32 contiguous_format": 4 * output, "float32 channels_last": 4 * output})
+
+
 class Time(Case):
     """A block used on another stream is reused only after the host waits (late), or at once (early); at the end two live blocks have 128 MiB in both."""
 
