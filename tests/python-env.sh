@@ -26,9 +26,10 @@ case $version in
 2.7) wanted="torch==2.7.1 numpy" ;;
 2.6) wanted="torch==2.6.0 numpy" ;;
 2.5) wanted="torch==2.5.1 numpy<2.3" ;;
+2.4) wanted="torch==2.4.1 numpy<2.3" ;;
 2.1) wanted="torch==2.1.2 numpy<2 setuptools<81" ;;
 2.0) wanted="torch==2.0.1 numpy<2 setuptools<81" ;;
-*) echo "python-env.sh: PyTorch $version is not one that is tested (2.15, 2.11, 2.8, 2.7, 2.6, 2.5, 2.1, 2.0)" >&2; exit 2 ;;
+*) echo "python-env.sh: PyTorch $version is not one that is tested (2.15, 2.11, 2.8, 2.7, 2.6, 2.5, 2.4, 2.1, 2.0)" >&2; exit 2 ;;
 esac
 
 # Another Python than the default one: the system's, or pyenv's.

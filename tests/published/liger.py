@@ -22,18 +22,29 @@ SCRIPTS = {"fused_linear_orpo_loss": "orpo_loss", "tiled_geglu": "tiled_mlp", "t
 GPUS = {"A100-SXM4-80GB": "A100-80GB", "A100-SXM4-40GB": "A100-40GB", "A100 80GB PCIe": "A100-80GB", "H100 PCIe": "H100-80GB",
         "H100 80GB HBM3": "H100-80GB", "GeForce RTX 3090": "RTX-3090", "GeForce RTX 4090": "RTX-4090", "B200": "B200"}
 NOTE = """Options after a script's name are those of `tests/published/liger_job.py`. `--collect N`: the publisher's process held memory that earlier benchmarks had left,
-until Python's garbage collector ran. When it ran was not published. It runs here before benchmark N only (99: never), the moment with which the rows of the sweep agree."""
+until Python's garbage collector ran. When it ran was not published. It runs here before benchmark N only (99: never), the moment with which the rows of the sweep agree.
+
+`distill_jsd_loss` was measured with a state that was not published: of 720b5cbe, with the kernel and the script of 9218cf07, and with chunks of 1024 tokens,
+the default that the author's next commit names in its message (17c5b333). With PyTorch 2.4.1 all eight rows are exact. Compiled functions of the first two
+speed benchmarks (1024 and 2048 tokens) hold those benchmarks' weights, inputs and gradients, 4,060 MiB, as long as the collector does not run."""
 MEASURED = os.path.join(HERE, "liger_measured.json")  # the code, the PyTorch and the order that the publisher had, if not the row's
 
 
-def tree(checkout, state, later):
-    """The files of a commit, some of them as later ones have them."""
-    at = os.path.join(CACHE, "src", "+".join([state, *(commit for commit, *_ in later)]))
+def named(state, later, changed):
+    """The parts of the names of a tree and of its runs."""
+    return [state, *later[:1], *(re.sub(r"\W+", "_", to).strip("_") for _, _, to in changed)]
+
+
+def tree(checkout, state, later, changed):
+    """The files of a commit, some of them as a later one has them, or with another value in one place."""
+    at = os.path.join(CACHE, "src", "+".join(named(state, later, changed)))
     if not os.path.exists(os.path.join(at, "complete")):
         extract(checkout, state, at, subprocess.check_output(["git", "-C", checkout, "ls-tree", "-r", "--name-only", state], text=True).split("\n"))
-        for commit, *names in later:
-            extract(checkout, commit, at, names)
-            without_missing(os.path.join(at, "src"), [os.path.join(at, n) for n in names])
+        if later:
+            extract(checkout, later[0], at, later[1:])
+            without_missing(os.path.join(at, "src"), [os.path.join(at, n) for n in later[1:]])
+        for name, old, new in changed:
+            change(os.path.join(at, name), old, new)
         open(os.path.join(at, "complete"), "w").close()
     return at
 
@@ -48,6 +59,15 @@ def without_missing(source, files):
                 and not os.path.exists(os.path.join(source, m.group(1).replace(".", "/")))]
         with open(name, "w") as f:
             f.write("\n".join(line for line in lines if not any(g in line for g in gone)))
+
+
+def change(name, old, new):
+    with open(name) as f:
+        text = f.read()
+    if text.count(old) != 1:
+        raise ValueError("%s has %r %d times" % (name, old, text.count(old)))
+    with open(name, "w") as f:
+        f.write(text.replace(old, new))
 
 
 def extract(checkout, commit, at, names):
@@ -74,21 +94,21 @@ def job(row, measured):
     name = row["gpu"].replace("NVIDIA ", "")
     args = ["--sweep-dim", "num_experts"] if row["kernel"] == "fused_moe" and row["x"] == "E" else []
     script = "benchmark_%s.py" % SCRIPTS.get(row["kernel"], row["kernel"])
-    plan = {"state": row["commit"], "torch": row["torch"][:3], "arguments": [], "with": []}
+    plan = {"state": row["commit"], "torch": row["torch"][:3], "arguments": [], "with": [], "changed": []}
     for m in measured:
         if m["kernel"] == row["kernel"] and re.search(m["rows"], about(row)):
             plan.update({k: v for k, v in m.items() if k in plan})
-    return plan["state"], plan["torch"], script, GPUS[name], tuple(plan["arguments"] + args), tuple(map(tuple, plan["with"]))
+    return plan["state"], plan["torch"], script, GPUS[name], tuple(plan["arguments"] + args), tuple(plan["with"]), tuple(map(tuple, plan["changed"]))
 
 
 def run(checkout, memtrace, what, again):
     """The rows that one script printed."""
-    state, torch, script, gpu, args, later = what
-    out = os.path.join(CACHE, "runs", re.sub(r"[^\w.+-]+", "_", " ".join([state, *(commit for commit, *_ in later), torch, script, gpu, *args])) + ".json")
+    state, torch, script, gpu, args, later, changed = what
+    out = os.path.join(CACHE, "runs", re.sub(r"[^\w.+-]+", "_", " ".join([*named(state, later, changed), torch, script, gpu, *args])) + ".json")
     if again or not os.path.exists(out):
         os.makedirs(os.path.dirname(out), exist_ok=True)
         python = subprocess.check_output([os.path.join(HERE, "..", "python-env.sh"), torch], text=True).strip()
-        command = [memtrace, "simulate", "--gpu", gpu, "-o", out + ".trace", "--", python, os.path.join(HERE, "liger_job.py"), tree(checkout, state, later),
+        command = [memtrace, "simulate", "--gpu", gpu, "-o", out + ".trace", "--", python, os.path.join(HERE, "liger_job.py"), tree(checkout, state, later, changed),
                    script, out + ".part", *args]
         print(" ".join(command), flush=True)
         if os.path.exists(out + ".part"):
@@ -140,7 +160,7 @@ def write(table, measured):
     for row in table["rows"]:
         row.setdefault("published", row.pop("published_mib", None))
         row.setdefault("simulated", row.pop("simulated_mib", None))
-        state, torch, script, _, arguments, _ = job(row, measured)
+        state, torch, script, _, arguments, _, _ = job(row, measured)
         m = [m for m in measured if m["kernel"] == row["kernel"] and re.search(m["rows"], about(row))]
         same = exact(row)
         row.update(family=row["kernel"], metric="max_memory_allocated", unit="MiB", estimate=None, measured_with="Liger-Kernel %s" % row["liger_version"],
