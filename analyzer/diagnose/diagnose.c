@@ -203,10 +203,12 @@ void diagnose_fill(struct buf *out, const char *format, const struct metrics *m,
 	}
 }
 
-/* Do the bytes of the cause cover what the request lacked? */
+/* Do the bytes of the cause cover what the request lacked, or what this step needs more than those
+ * before it, which had room? */
 static int is_enough(const struct metrics *m, bytes weight)
 {
-	return m->failed && (weight >= m->short_by || m->by_library);
+	return m->failed && (weight >= m->short_by || m->by_library ||
+			     (m->step >= 2 && m->size_growth > 0 && weight >= m->size_growth));
 }
 
 static enum severity severity_of(const struct metrics *m, enum rule rule, bytes weight)
@@ -293,6 +295,9 @@ static const char *confidence_of(const struct metrics *m, enum rule rule, bytes 
 	if (rule == RULE_REFERENCE_GRAPH &&
 	    (!m->again_kept || (!m->gradients && !m->optimizer_states)))
 		c++;
+	/* Only the backward pass tells whether it needs both calls. */
+	if (rule == RULE_EARLIER_CALL)
+		c = CONFIDENCE_LOW;
 	return names[c > CONFIDENCE_LOW ? CONFIDENCE_LOW : c];
 }
 

@@ -11,6 +11,8 @@
 
 #define MIN_RISES 4    /* of a cache: fewer may be chance */
 #define MIN_RESULTS 4  /* blocks that outlive their calls: fewer may belong to one call */
+#define MIN_OWN_RESULTS 3 /* the same of code outside of the model, which made them between calls */
+#define MANY_RESULTS 8 /* blocks of one module, none of them freed */
 #define MIN_STACKS 3   /* of the model, that show whether it keeps a graph */
 #define CACHE_STACKS 4 /* keys, values, and their scales if they are quantised */
 #define MIN_GRAPH 16   /* blocks of a graph: fewer may be results */
@@ -323,8 +325,18 @@ static void add_cache(struct live_inference *r, const struct history *h, const s
 							  (bytes)(rounds - 1) * (bytes)layers);
 }
 
+/* Calls of the model in which a stack made the blocks that stay: they lie apart. A module of which
+ * no block of many was ever freed has results only, however fast its calls are. */
+static int are_results(const struct stack_history *s, size_t n, uint32_t calls, int is_model)
+{
+	if (is_model && n >= MANY_RESULTS && s->births == n)
+		return 1;
+	return calls >= MIN_RESULTS || (!is_model && calls >= MIN_OWN_RESULTS);
+}
+
 /* Blocks of one stack that stay from call to call: each was made in a call of its own. */
-static void add_results(struct live_inference *r, const struct block *b, size_t n, bytes period)
+static void add_results(struct live_inference *r, const struct history *h, const struct tables *t,
+			const struct block *b, size_t n, bytes period)
 {
 	bytes sum = 0;
 	uint32_t calls = 1;
@@ -333,7 +345,8 @@ static void add_results(struct live_inference *r, const struct block *b, size_t 
 		calls += i && b[i].clock - b[i - 1].clock > period / 2;
 		sum = bytes_add(sum, b[i].size);
 	}
-	if (calls < MIN_RESULTS || sum <= r->results)
+	if (!are_results(&h->stacks[b->stack], n, calls, is_of_model(t, b->stack)) ||
+	    sum <= r->results)
 		return;
 	r->results = sum;
 	r->results_blocks = (uint32_t)n;
@@ -366,7 +379,7 @@ struct live_inference inference_live(const struct lifetimes *l, const struct his
 		if (list[i].is_cache)
 			add_cache(&r, h, &list[i], k, period);
 		else if (period && !r.keeps_graph)
-			add_results(&r, &list[i], k, period);
+			add_results(&r, h, t, &list[i], k, period);
 		if (!list[i].is_cache && is_of_model(t, list[i].stack)) {
 			r.layers = k > r.layers ? (uint32_t)k : r.layers;
 			for (size_t j = 0; j < k; j++)

@@ -1,7 +1,7 @@
 """The causes that faults have, and the rules that name each of them: the first finding must be one of these."""
 CAUSES = {
-    "graph kept": ("EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED", "GRAPH_KEPT", "GRAPH_UNUSED", "BACKWARD_KEPT"),
-    "failed pass kept": ("FORWARD_REPEATED", "GRAPH_KEPT"),  # a second try inside `except`, which keeps the frames of the first
+    "graph kept": ("EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED", "GRAPH_KEPT", "GRAPH_UNUSED", "BACKWARD_KEPT", "EARLIER_CALL"),
+    "failed pass kept": ("FORWARD_REPEATED", "GRAPH_KEPT", "EARLIER_CALL"),  # a second try inside `except`, which keeps the frames of the first
     "list of tensors": ("EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED", "EVAL_ACCUMULATION", "INFERENCE_RESULTS"),  # the last one of a job without steps
     "evaluation with a graph": ("EVAL_GRAPH_KEPT", "GRAPH_KEPT"),
     "results kept on the GPU": ("EVAL_ACCUMULATION", "LEAK_GRAPH_RETAINED", "INFERENCE_RESULTS"),
@@ -11,7 +11,7 @@ CAUSES = {
     "one huge temporary": ("HUGE_TENSORS",),
     "whole sequence at once": ("HUGE_TENSORS", "ACT_PEAK"),  # huge tensors of all positions, saved for backward: parts, computed again, do
     "input larger than what is used": ("HUGE_TENSORS", "DATA_ON_GPU"),  # a view keeps all of an input on the GPU
-    "earlier pass with a graph": ("GRAPH_UNUSED", "GRAPH_KEPT", "FORWARD_REPEATED"),  # passes of one step whose graphs nobody uses
+    "earlier pass with a graph": ("GRAPH_UNUSED", "GRAPH_KEPT", "FORWARD_REPEATED", "EARLIER_CALL"),  # passes of one step whose graphs nobody uses
     "results concatenated": ("GROWING_TENSOR", "EVAL_ACCUMULATION"),  # they belong on the host
     "growing tensor": ("GROWING_TENSOR",),
     "second model": ("SECOND_MODEL",),
@@ -23,7 +23,7 @@ CAUSES = {
     "data kept on the GPU": ("DATA_ON_GPU", "EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED"),  # each step leaves its batch on the GPU
     "batch too large": ("ACT_PEAK", "LOGITS_SPIKE", "INFERENCE_BATCH"),  # smaller batches, accumulated: whichever of the two is larger, it scales with the batch
     "evaluation batch": ("EVAL_BATCH_LARGE", "BATCH_OUTLIER"),  # the evaluation's batch makes the peak: a smaller one, the training fits
-    "reference with a graph": ("REFERENCE_GRAPH", "EVAL_GRAPH_KEPT", "GRADIENTS_UNUSED"),  # no_grad() around a model that is not trained
+    "reference with a graph": ("REFERENCE_GRAPH", "EVAL_GRAPH_KEPT", "GRADIENTS_UNUSED", "EARLIER_CALL"),  # no_grad() around a model that is not trained
     "whole model recomputed": ("RECOMPUTE_INEFFECTIVE",),  # one checkpoint for all: one for each block
     "recomputation off": ("RECOMPUTE_INEFFECTIVE", "ACT_PEAK"),  # asked for, and not at work: the activations are all there
     "double precision": ("DOUBLE_PRECISION", "ACT_UPCAST"),  # float64 where float32 was meant
@@ -41,7 +41,7 @@ CAUSES = {
     "copies of the model kept": ("EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED", "SECOND_MODEL", "CKPT_SAVE_SPIKE"),  # snapshots of the weights belong on the host
     "weights copied in steps": ("SECOND_MODEL", "GRADIENT_COPIES"),  # sizes do not tell a copy of a parameter from one of its gradient
     "weights not tied": ("WEIGHTS_NOT_TIED",),  # the embedding and the output have a parameter each: assign the one to the other
-    "growing cache": ("EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED",),  # a cache takes another entry in each step: limit it
+    "growing cache": ("EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED", "INFERENCE_RESULTS"),  # another entry in each step, or call of a job without steps: limit it
     "copies for a checkpoint": ("CKPT_SAVE_SPIKE",),
     "optimizer temporaries": ("OPT_FOREACH_TEMP",),
     "clipping": ("GRAD_NORM_TEMP", "GRADIENT_COPIES"),
