@@ -12,7 +12,7 @@
 #define MIN_RISES 4    /* of a cache: fewer may be chance */
 #define MIN_RESULTS 4  /* blocks that outlive their calls: fewer may belong to one call */
 #define MIN_OWN_RESULTS 3 /* the same of code outside of the model, which made them between calls */
-#define MANY_RESULTS 8 /* blocks of one module, none of them freed */
+#define MANY_RESULTS 8 /* blocks of one module that stay, at least half of all that it made */
 #define MIN_STACKS 3   /* of the model, that show whether it keeps a graph */
 #define CACHE_STACKS 4 /* keys, values, and their scales if they are quantised */
 #define MIN_GRAPH 16   /* blocks of a graph: fewer may be results */
@@ -326,10 +326,10 @@ static void add_cache(struct live_inference *r, const struct history *h, const s
 }
 
 /* Calls of the model in which a stack made the blocks that stay: they lie apart. A module of which
- * no block of many was ever freed has results only, however fast its calls are. */
+ * half of its many blocks stay has results, however fast its calls are. */
 static int are_results(const struct stack_history *s, size_t n, uint32_t calls, int is_model)
 {
-	if (is_model && n >= MANY_RESULTS && s->births == n)
+	if (is_model && n >= MANY_RESULTS && s->births <= 2 * n)
 		return 1;
 	return calls >= MIN_RESULTS || (!is_model && calls >= MIN_OWN_RESULTS);
 }

@@ -17,6 +17,7 @@ struct moment_pass {
 	size_t surviving_count, surviving_room;
 	bytes run_new, run_model;
 	bytes world; /* ranks of the job */
+	uint64_t newest_call;
 };
 
 static const struct snapshot *live_at(const struct device_pass *d)
@@ -267,6 +268,34 @@ static void describe_moment(const struct moment_pass *s)
 	}
 }
 
+/* When the newest call of the model began; 0: there was none. */
+static uint64_t newest_call(const struct device_pass *d)
+{
+	const struct spans *all = &d->device->spans;
+
+	for (size_t i = d->span + 1; i-- > 0 && i < all->count;)
+		if (all->list[i].activity == ACTIVITY_MODEL ||
+		    all->list[i].activity == ACTIVITY_EVALUATION)
+			return all->list[i].start_ns;
+	return 0;
+}
+
+/* Memory outside of PyTorch that the line of the failed request took before the newest call of the
+ * model, in blocks of the same size. NCCL takes more whenever more ranks talk to each other. */
+static void add_library(struct moment_pass *s, const struct mt_record *r)
+{
+	const struct failure *f = s->d->failure;
+	unsigned layer = event_layer(r->kind);
+
+	if (!f || !f->from_runtime || r->device != s->device || !r->stack || r->stack != f->stack ||
+	    r->bytes != f->requested || r->time_ns >= s->newest_call ||
+	    (layer != MT_LAYER_DEVICE && layer != MT_LAYER_POOL) ||
+	    tables_stack_owner(s->p->tables, r->stack) == OWNER_NCCL)
+		return;
+	s->d->m->library_blocks++;
+	add(&s->d->m->library, r->bytes);
+}
+
 static int is_block(const struct moment_pass *s, const struct mt_record *r)
 {
 	return r->kind == MT_TENSOR_ALLOC && r->device == s->device;
@@ -428,11 +457,14 @@ void metrics_at_moment(const struct metrics_pass *p, unsigned device)
 	const struct live_set *live = &p->live;
 
 	describe_moment(&s);
+	s.newest_call = newest_call(s.d);
 	for (size_t i = 0; i <= live->mask; i++) {
 		const struct mt_record *r = &live->slots[i];
 
-		if (!is_block(&s, r))
+		if (!is_block(&s, r)) {
+			add_library(&s, r);
 			continue;
+		}
 		add_tagged(&s, r, tags_at(p, r->stack));
 		add_origin(&s, r, tags_at(p, r->stack));
 		add_surviving(&s, r);

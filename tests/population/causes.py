@@ -29,7 +29,7 @@ CAUSES = {
     "double precision": ("DOUBLE_PRECISION", "ACT_UPCAST"),  # float64 where float32 was meant
     "upcast activations": ("ACT_PEAK", "ACT_UPCAST"),  # fp32 copies of bf16 activations are saved for backward
     "second copy of the weights": ("SECOND_MODEL",),  # weights that nothing reads stay beside those that are trained
-    "leak outside of PyTorch": ("LEAK_OUTSIDE_TORCH",),
+    "leak outside of PyTorch": ("LEAK_OUTSIDE_TORCH", "LIBRARY_BLOCKS_KEPT"),
     "larger batch": ("BATCH_OUTLIER",),
     "activations": ("ACT_PEAK",),
     "own KV cache": ("KV_CACHE", "GROWING_TENSOR"),  # keys and values grow by concatenation, one tensor for each layer
