@@ -1,0 +1,178 @@
+/* What the first steps tell, and what a later step tells by what it needs more than they did. */
+#include "choice.h"
+
+/* The first step: no backward pass has come yet. Two lines have called the model, and the earlier
+ * call's 600 MiB are there. */
+static struct metrics two_calls(void)
+{
+	struct metrics m = failure();
+
+	m.in_backward = m.steps = 0;
+	m.in_forward = m.step = 1;
+	m.activations = 1500 * MIB;
+	m.again = 600 * MIB;
+	m.again_was_new = m.again_is_new = 1;
+	return m;
+}
+
+static void an_earlier_call_comes_before_the_activations(void **state)
+{
+	struct metrics m = two_calls();
+
+	(void)state;
+	assert_int_equal(assert_cause(&m, "EARLIER_CALL"), 600 * MIB);
+	assert_int_equal(confidence_of_cause(&m), 0);
+	/* A tensor of a size out of proportion is known for certain. */
+	m.huge = m.huge_sum = 1100 * MIB;
+	m.huge_blocks = 1;
+	assert_cause(&m, "HUGE_TENSORS");
+	m.huge_blocks = 9;
+	/* The newer call has freed what the earlier one keeps. */
+	m.again_freed = 1;
+	assert_cause(&m, "ACT_PEAK");
+	m.again_freed = 0;
+	m.again = 300 * MIB;
+	assert_cause(&m, "ACT_PEAK");
+}
+
+/* One pass of 600 MiB waits, and the earlier call is that pass; three passes are micro-batches. */
+static void micro_batches_are_no_earlier_call(void **state)
+{
+	struct metrics m = two_calls();
+
+	(void)state;
+	m.passes_waiting = 1;
+	m.waiting = 600 * MIB;
+	assert_cause(&m, "EARLIER_CALL");
+	m.passes_waiting = 3;
+	m.waiting = 1200 * MIB;
+	assert_cause(&m, "LOSSES_SUMMED");
+}
+
+/* 700 MiB are short, and the steps before had room without the 100 MiB that this step has more: of
+ * the 150 MiB that they have left. */
+static void a_step_lacks_what_it_has_more_than_those_before(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.step = m.steps = 5;
+	m.requested = 800 * MIB;
+	m.short_by = 700 * MIB;
+	m.logits_block = m.requested;
+	m.logits_blocks = 3;
+	m.logits = 1600 * MIB;
+	m.left = 150 * MIB;
+	m.left_blocks = 15;
+	assert_cause(&m, "LOGITS_SPIKE");
+	m.size_growth = 100 * MIB;
+	assert_cause(&m, "EARLIER_STEP_KEPT");
+	m.size_growth = 160 * MIB;
+	assert_cause(&m, "LOGITS_SPIKE");
+}
+
+/* An evaluation keeps 500 MiB of the 600 MiB that it made, and earlier steps have left 400 MiB:
+ * this step needs 300 MiB more than they did. */
+static void what_earlier_steps_left_explains_an_evaluation(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.in_backward = 0;
+	m.in_forward = m.in_evaluation = m.run_evaluates = 1;
+	m.run_new = m.run_model = 100;
+	m.run_live = 500 * MIB;
+	m.run_born = 600 * MIB;
+	m.run_blocks = 40;
+	m.left = 400 * MIB;
+	m.left_blocks = 40;
+	assert_cause(&m, "EVAL_GRAPH_KEPT");
+	m.size_growth = 300 * MIB;
+	assert_cause(&m, "EARLIER_STEP_KEPT");
+}
+
+/* Of 900 MiB that an evaluation made 500 MiB are there, and 400 MiB of these are its results, the
+ * logits: of the other 500 MiB it keeps 100 MiB. */
+static void logits_of_an_evaluation_are_no_graph(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.in_backward = 0;
+	m.in_forward = m.in_evaluation = m.run_evaluates = 1;
+	m.run_new = m.run_model = 100;
+	m.run_live = 500 * MIB;
+	m.run_born = 900 * MIB;
+	m.run_blocks = 40;
+	m.size_growth = 450 * MIB;
+	assert_cause(&m, "EVAL_GRAPH_KEPT");
+	m.logits = 400 * MIB;
+	m.logits_blocks = 2;
+	assert_cause(&m, "EVAL_BATCH_LARGE");
+}
+
+/* What is live of an earlier step is its graph, or a graph is a part of it. */
+static void a_graph_is_told_from_other_tensors_of_earlier_steps(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.left = 600 * MIB;
+	m.left_now = 20 * MIB;
+	m.left_blocks = 60;
+	m.kept = 580 * MIB;
+	m.passes_kept = 1;
+	assert_cause(&m, "GRAPH_KEPT");
+	m.kept = 400 * MIB;
+	assert_cause(&m, "EARLIER_STEP_KEPT");
+}
+
+/* In the second step a library asks for 256 MiB more, and has two such blocks already. */
+static void a_library_that_asks_again_is_not_starved(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.by_library = 1;
+	m.reserved = 3 * GIB;
+	m.cached = GIB;
+	m.outside = GIB - 128 * MIB;
+	m.library = 256 * MIB;
+	m.library_blocks = 1;
+	assert_cause(&m, "NCCL_STARVED_BY_CACHE");
+	m.library = 512 * MIB;
+	m.library_blocks = 2;
+	assert_cause(&m, "LIBRARY_BLOCKS_KEPT");
+}
+
+/* A first forward pass, of a training perhaps: its layers keep their blocks. */
+static void a_first_pass_is_no_inference(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.in_backward = m.steps = 0;
+	m.in_forward = m.step = m.run_evaluates = 1;
+	m.activations = 900 * MIB;
+	m.unused_graph = 950 * MIB;
+	m.graph_layers = 10;
+	assert_cause(&m, "ACT_PEAK");
+	m.inference = 1;
+	assert_cause(&m, "INFERENCE_GRAPH");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(an_earlier_call_comes_before_the_activations),
+		cmocka_unit_test(micro_batches_are_no_earlier_call),
+		cmocka_unit_test(a_step_lacks_what_it_has_more_than_those_before),
+		cmocka_unit_test(what_earlier_steps_left_explains_an_evaluation),
+		cmocka_unit_test(logits_of_an_evaluation_are_no_graph),
+		cmocka_unit_test(a_graph_is_told_from_other_tensors_of_earlier_steps),
+		cmocka_unit_test(a_library_that_asks_again_is_not_starved),
+		cmocka_unit_test(a_first_pass_is_no_inference),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
