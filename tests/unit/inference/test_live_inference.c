@@ -185,6 +185,60 @@ static void results_of_calls_are_found(void **state)
 	assert_int_equal(r.results_stack, HEAD);
 }
 
+/* After `calls` calls of the model, between which the job's own code keeps 300 KiB. */
+static struct live_inference keeps_between(int calls)
+{
+	struct scene s;
+	bytes cache;
+
+	make(&s);
+	span(&s, ACTIVITY_MODEL, 100, 90);
+	for (int i = 0; i < 6; i++) {
+		call(&s);
+		if (i < calls)
+			born(&s, BATCH, 300 * KIB);
+	}
+	return found(&s, &cache);
+}
+
+static void what_own_code_keeps_between_three_calls_are_results(void **state)
+{
+	struct live_inference r = keeps_between(3);
+
+	(void)state;
+	assert_int_equal(r.results, 900 * KIB);
+	assert_int_equal(r.results_blocks, 3);
+	assert_int_equal(r.results_stack, BATCH);
+	assert_int_equal(keeps_between(2).results, 0);
+}
+
+/* A small head, which a loop calls `kept` times behind ten calls of the model, and more often for what is
+ * dropped at once. */
+static struct live_inference keeps_features(int kept, int dropped)
+{
+	struct scene s;
+	bytes cache;
+
+	make(&s);
+	span(&s, ACTIVITY_MODEL, 100, 90);
+	for (int i = 0; i < 10; i++)
+		call(&s);
+	for (int i = 0; i < kept; i++)
+		born(&s, HEAD, 100 * KIB);
+	for (int i = 0; i < dropped; i++)
+		transient(&s, HEAD, 100 * KIB);
+	return found(&s, &cache);
+}
+
+static void a_module_whose_blocks_stay_has_results(void **state)
+{
+	(void)state;
+	assert_int_equal(keeps_features(8, 0).results, 800 * KIB);
+	assert_int_equal(keeps_features(8, 8).results, 800 * KIB);
+	assert_int_equal(keeps_features(8, 9).results, 0);
+	assert_int_equal(keeps_features(7, 0).results, 0);
+}
+
 /* Of the size that PyTorch's cuBLAS asks for on an H100: 32 MiB
  * (aten/src/ATen/cuda/CublasHandlePool.cpp) */
 static void the_workspace_of_cublas_stays(void **state)
@@ -306,6 +360,8 @@ int main(void)
 		cmocka_unit_test(keys_that_grow_are_a_cache),
 		cmocka_unit_test(caches_of_earlier_requests_are_told_apart),
 		cmocka_unit_test(results_of_calls_are_found),
+		cmocka_unit_test(what_own_code_keeps_between_three_calls_are_results),
+		cmocka_unit_test(a_module_whose_blocks_stay_has_results),
 		cmocka_unit_test(the_workspace_of_cublas_stays),
 		cmocka_unit_test(a_graph_without_a_backward_pass_is_unused),
 		cmocka_unit_test(a_first_forward_pass_may_train),

@@ -75,6 +75,30 @@ static void one_rise_of_a_library_is_no_growth(void **state)
 	assert_int_equal(m->outside_growth, 0);
 }
 
+/* The line that is refused 100 MiB has taken as much behind earlier steps. Behind the newest call of
+ * the model it may take several blocks at once. */
+static void a_library_asks_for_one_more_block(void **state)
+{
+	const struct metrics *m = refused_library(*state, (const int[]){ 100, 100, 0 }, 3);
+
+	assert_int_equal(m->library_blocks, 2);
+	assert_int_equal(m->library, 200 * MIB);
+}
+
+static void blocks_behind_the_newest_call_are_no_earlier_ones(void **state)
+{
+	const struct metrics *m = refused_library(*state, (const int[]){ 100, 100 }, 2);
+
+	assert_int_equal(m->library_blocks, 1);
+}
+
+static void a_librarys_blocks_of_other_sizes_are_other_blocks(void **state)
+{
+	const struct metrics *m = refused_library(*state, (const int[]){ 50, 100, 0 }, 3);
+
+	assert_int_equal(m->library_blocks, 1);
+}
+
 static void a_library_that_gives_back_does_not_grow(void **state)
 {
 	const struct metrics *m = refused_library(*state, (const int[]){ 100, 100, 100, -1 }, 4);
@@ -303,6 +327,9 @@ int main(void)
 		CASE(what_the_jobs_own_code_leaves_are_no_states),
 		CASE(states_of_layers_that_are_unfrozen_are_no_leak),
 		CASE(what_each_step_adds_in_own_code_is_a_leak),
+		CASE(a_library_asks_for_one_more_block),
+		CASE(blocks_behind_the_newest_call_are_no_earlier_ones),
+		CASE(a_librarys_blocks_of_other_sizes_are_other_blocks),
 		CASE(one_rise_of_a_library_is_no_growth),
 		CASE(a_library_that_gives_back_does_not_grow),
 		CASE(the_peak_of_a_phase_may_be_its_begin),
