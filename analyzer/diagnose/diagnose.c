@@ -295,6 +295,9 @@ static const char *confidence_of(const struct metrics *m, enum rule rule, bytes 
 	if (rule == RULE_REFERENCE_GRAPH &&
 	    (!m->again_kept || (!m->gradients && !m->optimizer_states)))
 		c++;
+	/* Later steps take from what earlier ones left: a queue that is filled faster, perhaps. */
+	if (rule == RULE_LEAK_GRAPH_RETAINED && m->leak_consumed >= m->leak_steps)
+		c++;
 	/* Only the backward pass tells whether it needs both calls. */
 	if (rule == RULE_EARLIER_CALL)
 		c = CONFIDENCE_LOW;

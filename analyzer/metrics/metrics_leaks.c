@@ -70,6 +70,7 @@ static void record_leak(const struct tables *t, struct device_pass *d,
 		*largest = sum;
 		m->leak_stack = l->stack;
 		m->leak_thread = l->thread;
+		m->leak_consumed = l->stack ? d->stacks[l->stack].outlived : 0;
 	}
 }
 

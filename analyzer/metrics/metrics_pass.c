@@ -248,6 +248,7 @@ static void record_free(struct metrics_pass *p, struct device_pass *d, const str
 	if (was.stack < p->tables->stack_count) {
 		d->stacks[was.stack].live = bytes_add(d->stacks[was.stack].live, -was.bytes);
 		d->stacks[was.stack].freed += !d->is_past;
+		d->stacks[was.stack].outlived += !d->is_past && tag.step != (uint16_t)d->step;
 		d->stacks[was.stack].dropped += !d->is_past && d->run_is_open && tag.run == d->run;
 	}
 	if (p->tables->thread_flags[was.thread] & THREAD_AUTOGRAD) {

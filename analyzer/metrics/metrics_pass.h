@@ -65,6 +65,7 @@ struct stack_levels {
 	bytes tallest;                    /* the largest of them */
 	uint32_t freed;                   /* blocks that were freed until the moment */
 	uint32_t dropped;                 /* of those, blocks of the run that went on then */
+	uint32_t outlived;                /* of those, blocks of an earlier step */
 	uint32_t half_stack, first_stack; /* of the latest, see struct recent_block */
 	/* Steps with a block; of them, those with a larger one than all steps before, while one of
 	 * them is live. */

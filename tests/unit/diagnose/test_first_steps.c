@@ -49,6 +49,38 @@ static void micro_batches_are_no_earlier_call(void **state)
 	assert_cause(&m, "LOSSES_SUMMED");
 }
 
+/* Three passes of 400 MiB wait, and one tensor alone is larger than they are together. */
+static void one_tensor_outweighs_the_passes_that_wait(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.passes_waiting = 3;
+	m.waiting = 1200 * MIB;
+	m.huge_blocks = 1;
+	m.huge = m.huge_sum = 1100 * MIB;
+	assert_cause(&m, "LOSSES_SUMMED");
+	m.huge = m.huge_sum = 1300 * MIB;
+	assert_cause(&m, "HUGE_TENSORS");
+}
+
+/* Every step of four leaves 150 MiB. A line of which later steps free blocks may fill a queue. */
+static void what_later_steps_take_may_be_a_queue(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.step = m.steps = 5;
+	m.leak_steps = 4;
+	m.leak_bytes = 600 * MIB;
+	m.leak_consumed = 3;
+	assert_cause(&m, "LEAK_GRAPH_RETAINED");
+	assert_int_equal(confidence_of_cause(&m), 2);
+	m.leak_consumed = 4;
+	assert_cause(&m, "LEAK_GRAPH_RETAINED");
+	assert_int_equal(confidence_of_cause(&m), 1);
+}
+
 /* 700 MiB are short, and the steps before had room without the 100 MiB that this step has more: of
  * the 150 MiB that they have left. */
 static void a_step_lacks_what_it_has_more_than_those_before(void **state)
@@ -166,6 +198,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(an_earlier_call_comes_before_the_activations),
 		cmocka_unit_test(micro_batches_are_no_earlier_call),
+		cmocka_unit_test(one_tensor_outweighs_the_passes_that_wait),
+		cmocka_unit_test(what_later_steps_take_may_be_a_queue),
 		cmocka_unit_test(a_step_lacks_what_it_has_more_than_those_before),
 		cmocka_unit_test(what_earlier_steps_left_explains_an_evaluation),
 		cmocka_unit_test(logits_of_an_evaluation_are_no_graph),
