@@ -9,16 +9,17 @@
 
 #include <stdlib.h>
 
-#define MIN_RISES 4    /* of a cache: fewer may be chance */
-#define MIN_RESULTS 4  /* blocks that outlive their calls: fewer may belong to one call */
-#define MIN_OWN_RESULTS 3 /* the same of code outside of the model, which made them between calls */
-#define MANY_RESULTS 8 /* blocks of one module that stay, at least half of all that it made */
-#define MIN_STACKS 3   /* of the model, that show whether it keeps a graph */
-#define CACHE_STACKS 4 /* keys, values, and their scales if they are quantised */
-#define MIN_GRAPH 16   /* blocks of a graph: fewer may be results */
-#define MIN_BIRTHS 32  /* blocks of the model, before it shows what it keeps */
-#define MAX_LEFT 50    /* under no_grad, less than this part of what was made is live */
-#define DROPPED 2      /* graphs without a backward pass: one may be a trial before the training */
+#define MIN_RISES 4       /* of a cache: fewer may be chance */
+#define MIN_RESULTS 4     /* blocks that outlive their calls: fewer may belong to one call */
+#define MIN_OWN_RESULTS 3 /* the same of code outside of the model, which made them between calls \
+			   */
+#define MANY_RESULTS 8    /* blocks of one module that stay, at least half of all that it made */
+#define MIN_STACKS 3      /* of the model, that show whether it keeps a graph */
+#define CACHE_STACKS 4    /* keys, values, and their scales if they are quantised */
+#define MIN_GRAPH 16      /* blocks of a graph: fewer may be results */
+#define MIN_BIRTHS 32     /* blocks of the model, before it shows what it keeps */
+#define MAX_LEFT 50       /* under no_grad, less than this part of what was made is live */
+#define DROPPED 2 /* graphs without a backward pass: one may be a trial before the training */
 
 struct block {
 	uint32_t stack;

@@ -212,8 +212,8 @@ static void what_own_code_keeps_between_three_calls_are_results(void **state)
 	assert_int_equal(keeps_between(2).results, 0);
 }
 
-/* A small head, which a loop calls `kept` times behind ten calls of the model, and more often for what is
- * dropped at once. */
+/* A small head, which a loop calls `kept` times behind ten calls of the model, and more often for
+ * what is dropped at once. */
 static struct live_inference keeps_features(int kept, int dropped)
 {
 	struct scene s;

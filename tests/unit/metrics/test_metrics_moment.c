@@ -75,8 +75,8 @@ static void one_rise_of_a_library_is_no_growth(void **state)
 	assert_int_equal(m->outside_growth, 0);
 }
 
-/* The line that is refused 100 MiB has taken as much behind earlier steps. Behind the newest call of
- * the model it may take several blocks at once. */
+/* The line that is refused 100 MiB has taken as much behind earlier steps. Behind the newest call
+ * of the model it may take several blocks at once. */
 static void a_library_asks_for_one_more_block(void **state)
 {
 	const struct metrics *m = refused_library(*state, (const int[]){ 100, 100, 0 }, 3);
