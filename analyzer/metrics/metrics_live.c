@@ -57,7 +57,7 @@ int metrics_may_be_huge(const struct device_pass *d, uint64_t tags, bytes size)
 {
 	return !metrics_is_logits(d, tags, size) && !metrics_is_score(d, tags, 0, size) &&
 	       !(tags &
-		 (TAGGED(LINEAR) | TAGGED(RECURRENT) | TAGGED(OPTIMIZER) | TAGGED(LOAD) | TAGGED(SAVE) | TAGGED(CLIP) |
+		 (TAGGED(LINEAR) | TAGGED(LAYER) | TAGGED(OPTIMIZER) | TAGGED(LOAD) | TAGGED(SAVE) | TAGGED(CLIP) |
 		  TAGGED(BUCKET) | TAGGED(FSDP_GATHER) | TAGGED(FSDP_GRADIENT) | TAGGED(ZERO) |
 		  TAGGED(MEGATRON_FSDP) | TAGGED(COMPILE)));
 }
@@ -77,15 +77,15 @@ static int is_candidate(const struct metrics_pass *p, const struct device_pass *
 	       metrics_may_be_huge(d, p->tags[stack], size);
 }
 
-/* The largest block of a linear layer. What a layer makes of it element by element is as large, and
+/* The largest block of a layer. What a layer makes of it element by element is as large, and
  * in proportion to the batch like it. */
-static bytes largest_linear(const struct metrics_pass *p, const struct snapshot *live)
+static bytes largest_of_layers(const struct metrics_pass *p, const struct snapshot *live)
 {
 	bytes largest = 0;
 
 	for (size_t i = 0; i < live->count; i++)
 		if (live->groups[i].stack < p->tables->stack_count &&
-		    p->tags[live->groups[i].stack] & TAGGED(LINEAR) &&
+		    p->tags[live->groups[i].stack] & (TAGGED(LINEAR) | TAGGED(LAYER)) &&
 		    live->groups[i].category != CATEGORY_WORKSPACES)
 			largest = larger_of(largest, live->groups[i].largest);
 	return largest;
@@ -97,7 +97,7 @@ void metrics_find_huge(struct device_pass *d, const struct metrics_pass *p,
 	struct metrics *m = d->m;
 	const struct failure *f = d->failure && !d->failure->from_runtime ? d->failure : NULL;
 	uint32_t stack = f && f->stack < p->tables->stack_count ? f->stack : MT_NO_STACK;
-	bytes linear = largest_linear(p, live);
+	bytes linear = largest_of_layers(p, live);
 	bytes request =
 		f && !(same_size(f->requested, linear) && p->tags[stack] & TAGGED(MODEL)) &&
 				is_candidate(p, d, stack, f->requested, CATEGORY_TEMPORARIES)
@@ -112,8 +112,8 @@ void metrics_find_huge(struct device_pass *d, const struct metrics_pass *p,
 			m->huge = g->largest;
 	}
 	d->huge = m->huge;
-	/* What is smaller than a layer's output is in proportion to it. */
-	if (m->huge < linear)
+	/* What is no larger than a layer's output is in proportion to it. */
+	if (m->huge < linear || same_size(m->huge, linear))
 		return;
 	if (request && request >= m->huge / 4) {
 		m->huge_sum = request;
