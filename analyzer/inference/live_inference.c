@@ -11,8 +11,7 @@
 
 #define MIN_RISES 4       /* of a cache: fewer may be chance */
 #define MIN_RESULTS 4     /* blocks that outlive their calls: fewer may belong to one call */
-#define MIN_OWN_RESULTS 3 /* the same of code outside of the model, which made them between calls \
-			   */
+#define MIN_OWN_RESULTS 3 /* the same of code that runs between calls */
 #define MANY_RESULTS 8    /* blocks of one module that stay, at least half of all that it made */
 #define MIN_STACKS 3      /* of the model, that show whether it keeps a graph */
 #define CACHE_STACKS 4    /* keys, values, and their scales if they are quantised */

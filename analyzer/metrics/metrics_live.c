@@ -57,9 +57,9 @@ int metrics_may_be_huge(const struct device_pass *d, uint64_t tags, bytes size)
 {
 	return !metrics_is_logits(d, tags, size) && !metrics_is_score(d, tags, 0, size) &&
 	       !(tags &
-		 (TAGGED(LINEAR) | TAGGED(LAYER) | TAGGED(OPTIMIZER) | TAGGED(LOAD) | TAGGED(SAVE) | TAGGED(CLIP) |
-		  TAGGED(BUCKET) | TAGGED(FSDP_GATHER) | TAGGED(FSDP_GRADIENT) | TAGGED(ZERO) |
-		  TAGGED(MEGATRON_FSDP) | TAGGED(COMPILE)));
+		 (TAGGED(LINEAR) | TAGGED(LAYER) | TAGGED(OPTIMIZER) | TAGGED(LOAD) | TAGGED(SAVE) |
+		  TAGGED(CLIP) | TAGGED(BUCKET) | TAGGED(FSDP_GATHER) | TAGGED(FSDP_GRADIENT) |
+		  TAGGED(ZERO) | TAGGED(MEGATRON_FSDP) | TAGGED(COMPILE)));
 }
 
 /* Is it a block whose size one line of code decides? Without frames, a block of the backward pass
@@ -91,6 +91,13 @@ static bytes largest_of_layers(const struct metrics_pass *p, const struct snapsh
 	return largest;
 }
 
+/* Has the model made a block that is no larger than the output of its largest layer? */
+static int is_in_proportion(const struct metrics_pass *p, uint32_t stack, bytes size, bytes layer)
+{
+	return stack < p->tables->stack_count && p->tags[stack] & TAGGED(MODEL) &&
+	       (size < layer || same_size(size, layer));
+}
+
 void metrics_find_huge(struct device_pass *d, const struct metrics_pass *p,
 		       const struct snapshot *live)
 {
@@ -112,17 +119,17 @@ void metrics_find_huge(struct device_pass *d, const struct metrics_pass *p,
 			m->huge = g->largest;
 	}
 	d->huge = m->huge;
-	/* What is no larger than a layer's output is in proportion to it. */
-	if (m->huge < linear || same_size(m->huge, linear))
+	/* What is smaller than a layer's output is in proportion to it. */
+	if (m->huge < linear)
 		return;
-	if (request && request >= m->huge / 4) {
+	if (request && request >= m->huge / 4 && !is_in_proportion(p, stack, request, linear)) {
 		m->huge_sum = request;
 		m->huge_blocks = 1;
 	}
 	for (size_t i = 0; i < live->count; i++) {
 		const struct block_group *g = &live->groups[i];
 
-		if (g->largest < m->huge / 4 ||
+		if (g->largest < m->huge / 4 || is_in_proportion(p, g->stack, g->largest, linear) ||
 		    !is_candidate(p, d, g->stack, g->largest, g->category))
 			continue;
 		add(&m->huge_sum, g->bytes);

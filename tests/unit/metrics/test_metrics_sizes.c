@@ -158,6 +158,44 @@ static void an_activation_function_is_in_proportion(void **state)
 	assert_int_equal(m.huge_sum, 400 * MIB);
 }
 
+/* The model's first two layers have made 400 MiB each, by a convolution and element by element. The
+ * job's own code has an input of 450 MiB: it alone is larger than what a layer makes. */
+static void what_is_as_large_as_a_layers_output_is_in_proportion(void **state)
+{
+	static struct stack_info info[STACKS] = { [1] = { .flags = STACK_FRAMES | STACK_MODULE },
+						  [LAYER] = { .flags =
+								      STACK_FRAMES | STACK_MODULE },
+						  [OWN] = { .flags = STACK_FRAMES } };
+	struct tables tables = { .stack_count = STACKS, .stack_info = info };
+	uint64_t tags[STACKS] = { [1] = TAGGED(LAYER) | TAGGED(MODEL), [LAYER] = TAGGED(MODEL) };
+	struct metrics_pass p = { .tables = &tables, .tags = tags };
+	struct metrics m = { 0 };
+	struct device_pass d = { .m = &m };
+	struct block_group groups[] = {
+		{ .stack = 1, .blocks = 2, .bytes = 800 * MIB, .largest = 400 * MIB },
+		{ .stack = LAYER, .blocks = 2, .bytes = 800 * MIB, .largest = 400 * MIB },
+		{ .stack = OWN, .blocks = 1, .bytes = 450 * MIB, .largest = 450 * MIB },
+	};
+	struct snapshot live = { .groups = groups, .count = 2 };
+
+	(void)state;
+	for (size_t i = 0; i < 3; i++)
+		groups[i].category = CATEGORY_ACTIVATIONS;
+	metrics_find_huge(&d, &p, &live);
+	assert_int_equal(m.huge_sum, 0);
+	live.count = 3;
+	m = (struct metrics){ 0 };
+	metrics_find_huge(&d, &p, &live);
+	assert_int_equal(m.huge, 450 * MIB);
+	assert_int_equal(m.huge_sum, 450 * MIB);
+	assert_int_equal(m.huge_blocks, 1);
+	/* A tensor of the model that is larger than its layers' outputs. */
+	groups[1].largest = 410 * MIB;
+	m = (struct metrics){ 0 };
+	metrics_find_huge(&d, &p, &live);
+	assert_int_equal(m.huge_sum, 1250 * MIB);
+}
+
 /* The model is called from two lines in each step. The later call begins with the block that is
  * refused in the second step: its stack has made blocks in the first step, and none in this one. */
 static void a_line_whose_first_block_is_refused_is_not_new(void **state)
@@ -217,6 +255,7 @@ int main(void)
 		cmocka_unit_test(the_head_is_the_outermost_linear_layer),
 		cmocka_unit_test(tensors_of_twice_the_size_are_doubled),
 		cmocka_unit_test(an_activation_function_is_in_proportion),
+		cmocka_unit_test(what_is_as_large_as_a_layers_output_is_in_proportion),
 		cmocka_unit_test(copies_of_the_jobs_own_code_are_logits),
 		cmocka_unit_test(a_line_whose_first_block_is_refused_is_not_new),
 		cmocka_unit_test(a_call_that_has_freed_nothing_may_keep_a_graph),
