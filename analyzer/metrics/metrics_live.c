@@ -129,9 +129,13 @@ void metrics_find_huge(struct device_pass *d, const struct metrics_pass *p,
 	for (size_t i = 0; i < live->count; i++) {
 		const struct block_group *g = &live->groups[i];
 
-		if (g->largest < m->huge / 4 || is_in_proportion(p, g->stack, g->largest, linear) ||
+		if (g->largest < m->huge / 4 ||
 		    !is_candidate(p, d, g->stack, g->largest, g->category))
 			continue;
+		if (is_in_proportion(p, g->stack, g->largest, linear)) {
+			m->in_proportion += (int64_t)g->blocks;
+			continue;
+		}
 		add(&m->huge_sum, g->bytes);
 		m->huge_blocks += (int64_t)g->blocks;
 	}

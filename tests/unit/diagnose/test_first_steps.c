@@ -64,6 +64,21 @@ static void one_tensor_outweighs_the_passes_that_wait(void **state)
 	assert_cause(&m, "HUGE_TENSORS");
 }
 
+/* Two tensors of 600 MiB are few, beside six of the layers' size, and not beside seven. */
+static void a_few_tensors_are_few_with_those_of_the_layers(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.huge = 600 * MIB;
+	m.huge_sum = 1200 * MIB;
+	m.huge_blocks = 2;
+	m.in_proportion = 6;
+	assert_cause(&m, "HUGE_TENSORS");
+	m.in_proportion = 7;
+	assert_cause(&m, "ACT_PEAK");
+}
+
 /* Every step of four leaves 150 MiB. A line of which later steps free blocks may fill a queue. */
 static void what_later_steps_take_may_be_a_queue(void **state)
 {
@@ -199,6 +214,7 @@ int main(void)
 		cmocka_unit_test(an_earlier_call_comes_before_the_activations),
 		cmocka_unit_test(micro_batches_are_no_earlier_call),
 		cmocka_unit_test(one_tensor_outweighs_the_passes_that_wait),
+		cmocka_unit_test(a_few_tensors_are_few_with_those_of_the_layers),
 		cmocka_unit_test(what_later_steps_take_may_be_a_queue),
 		cmocka_unit_test(a_step_lacks_what_it_has_more_than_those_before),
 		cmocka_unit_test(what_earlier_steps_left_explains_an_evaluation),
