@@ -57,9 +57,9 @@ int metrics_may_be_huge(const struct device_pass *d, uint64_t tags, bytes size)
 {
 	return !metrics_is_logits(d, tags, size) && !metrics_is_score(d, tags, 0, size) &&
 	       !(tags &
-		 (TAGGED(LINEAR) | TAGGED(LAYER) | TAGGED(OPTIMIZER) | TAGGED(LOAD) | TAGGED(SAVE) |
-		  TAGGED(CLIP) | TAGGED(BUCKET) | TAGGED(FSDP_GATHER) | TAGGED(FSDP_GRADIENT) |
-		  TAGGED(ZERO) | TAGGED(MEGATRON_FSDP) | TAGGED(COMPILE)));
+		 (TAGGED(LINEAR) | TAGGED(OPTIMIZER) | TAGGED(LOAD) | TAGGED(SAVE) | TAGGED(CLIP) |
+		  TAGGED(BUCKET) | TAGGED(FSDP_GATHER) | TAGGED(FSDP_GRADIENT) | TAGGED(ZERO) |
+		  TAGGED(MEGATRON_FSDP) | TAGGED(COMPILE)));
 }
 
 /* Is it a block whose size one line of code decides? Without frames, a block of the backward pass

@@ -189,7 +189,7 @@ static void what_is_as_large_as_a_layers_output_is_in_proportion(void **state)
 	assert_int_equal(m.huge, 450 * MIB);
 	assert_int_equal(m.huge_sum, 450 * MIB);
 	assert_int_equal(m.huge_blocks, 1);
-	assert_int_equal(m.in_proportion, 2);
+	assert_int_equal(m.in_proportion, 4);
 	/* A tensor of the model that is larger than its layers' outputs. */
 	groups[1].largest = 410 * MIB;
 	m = (struct metrics){ 0 };
