@@ -6,6 +6,7 @@
 #ifndef MEMTRACE_DIAGNOSE_H
 #define MEMTRACE_DIAGNOSE_H
 
+#include "diagnose/rule_table.h"
 #include "util/buf.h"
 #include "metrics/metrics.h"
 
@@ -78,13 +79,7 @@ const struct finding *diagnosis_cause(const struct diagnosis *d, size_t rank);
 /* Adds a message with its {metrics} filled in. They become evidence of `f`, which may be NULL. */
 void diagnose_fill(struct buf *out, const char *format, const struct metrics *m, struct finding *f);
 
-/* A row of rules.def. `undetectable`: the reason; NULL for a rule. */
-struct rule_row {
-	const char *id, *severity, *title, *when, *message, *source, *undetectable;
-};
-/* The row of index `i`, or NULL after the last. */
-const struct rule_row *rule_at(size_t i);
-/* The message of that row if no request failed; NULL: the same. */
+/* The message of a row of rules.def if no request failed; NULL: the same. */
 const char *rule_unfailed(size_t i);
 
 #endif
