@@ -62,8 +62,7 @@ static void put_memory(struct page *p, const struct live_device *d)
 	buf_puts(&b, ", device ");
 	size_add(&b, d->device_peak, 0);
 	if (d->ooms + d->refused)
-		buf_addf(&b, "; %llu failed allocations",
-			 (unsigned long long)d->ooms + d->refused);
+		buf_addf(&b, "; %llu failed allocations", (unsigned long long)d->ooms + d->refused);
 	page_field(p, "peaks", b.text, 0);
 	buf_release(&b);
 }
