@@ -9,6 +9,7 @@ import subprocess
 import time
 import unittest
 
+import test_dist
 import test_old_glibc
 from harness import MEMTRACE, PRELOAD, ROOT, SIM, Case, add_tests, python
 
@@ -156,18 +157,29 @@ class Examples(Case):
         return json.loads(job)
 
     def test_kubernetes(self):
-        """The manifest is a Job whose volumes are there, and its container's command records the job."""
+        """The manifest is a Job whose volumes are there; its first container unpacks the wheel, and the other one records the job with that."""
         job = self.read_manifest()
         self.assertEqual((job["apiVersion"], job["kind"]), ("batch/v1", "Job"))
         pod = job["spec"]["template"]["spec"]
-        volumes = {v["name"] for v in pod["volumes"]}
-        for container in pod["initContainers"] + pod["containers"]:
-            self.assertLessEqual({m["name"] for m in container["volumeMounts"]}, volumes)
-        container, = pod["containers"]
-        places = {m["mountPath"]: self.dir for m in container["volumeMounts"]}
-        command = container["command"] + container["args"]
-        command = [re.sub(r"\A(%s)(?=/|\Z)" % "|".join(places), lambda m: self.traces if m[0] == "/traces" else self.dir, word) for word in command]
+        volumes = {"memtrace": self.path("unpacked"), "traces": self.traces, "workspace": self.dir, "shm": "/dev/shm"}
+        self.assertEqual(volumes.keys(), {v["name"] for v in pod["volumes"]})
+
+        def started(container):
+            places = {m["mountPath"]: volumes[m["name"]] for m in container["volumeMounts"]}
+            return [re.sub(r"\A(%s)(?=/|\Z)" % "|".join(places), lambda m: places[m[0]], word) for word in container["command"] + container.get("args", [])]
+
+        test_dist.make("wheel")
+        os.mkdir(self.traces)
+        shutil.copy(test_dist.package("*x86_64.whl"), self.traces)
+        (first,), (container,) = pod["initContainers"], pod["containers"]
+        self.run_(started(first), timeout=120, **self.env)
+        memtrace = self.path("unpacked", "bin", "memtrace")
+        self.assertEqual(self.run_([memtrace, "preload-path"]).stdout, self.path("unpacked", "lib", "memtrace", "libmemtrace.so\n"))
+        os.rename(memtrace, memtrace + "-itself")
+        self.program(memtrace, RUN % (memtrace + "-itself"))
+        command = started(container)
         self.assertEqual(command[-1], self.path("train_gpt2.py"))
+        self.assertIn("--nproc-per-node %d" % container["resources"]["limits"]["nvidia.com/gpu"], " ".join(command))
         done = self.run_(command + SMALL, timeout=300, **self.env)
         self.assertIn("step 2: ", done.stdout)
         self.assertEqual(sorted(r["rank"] for r in self.report()["ranks"]), [0, 1])
