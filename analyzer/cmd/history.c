@@ -186,10 +186,8 @@ static int trend(struct run_store *h, struct history_run *runs, size_t count, ch
 	int status = 0;
 
 	(void)names;
-	trends_make(&trends, &n, runs, count, given.job, given.days);
-	if (!n && given.job)
-		status = err_set(e, "%s has no run of job \"%s\" that is over", h->path, given.job);
-	else if (!n)
+	trends_make(&trends, &n, runs, count, given.days);
+	if (!n)
 		status = err_set(e, "%s has no run that is over", h->path);
 	else if (given.json)
 		history_trend_json(trends, n, given.days, out);
@@ -223,6 +221,11 @@ static int ask(struct run_store *h, const struct question *a, char **names, stru
 	style.raw_bytes = given.raw_bytes;
 	if (!status)
 		status = history_list(h, &runs, &count, e);
+	if (!status && given.job) {
+		count = history_keep_job(runs, count, given.job);
+		if (!count)
+			status = err_set(e, "%s has no run of job \"%s\"", h->path, given.job);
+	}
 	if (!status)
 		status = a->run(h, runs, count, names, &style, out, e);
 	history_runs_release(runs, count);
@@ -265,7 +268,8 @@ static const struct opt rows[] = {
 	{ "file", 0, OPT_TEXT, &given.file, "FILE",
 	  "the history (~/.local/share/memtrace/history.sqlite)", 0, 0 },
 	{ "job", 0, OPT_TEXT, &given.job, "NAME",
-	  "add: the name of the job that the runs are of; trend: only this job", 0, 0 },
+	  "add: the name of the job that the runs are of; else only this job's runs are there", 0,
+	  0 },
 	{ "days", 0, OPT_COUNT, &given.days, "N",
 	  "trend: compare the newest N days with the N before (7)", 1, 36500 },
 	RUN_OPTION(&given.run),

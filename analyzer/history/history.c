@@ -91,8 +91,15 @@ static int make_tables(const struct run_store *h, int64_t version, struct err *e
 	return execute(h, table_of_ranks, e) < 0 || execute(h, mark, e) < 0 ? -1 : 0;
 }
 
-/* Is the file a history that this memtrace can read? Makes the tables of an empty one. */
-static int check(const struct run_store *h, struct err *e)
+static int no_history(const struct run_store *h, const char *why, struct err *e)
+{
+	return err_set(e, "there is no history in %s (%s): memtrace history add makes it", h->path,
+		       why);
+}
+
+/* Is the file a history that this memtrace can read? Makes the tables that it lacks, unless it must
+ * exist: then it is only read. */
+static int check(const struct run_store *h, int must_exist, struct err *e)
 {
 	struct buf found = { 0 };
 	int64_t application, version, entries, number;
@@ -103,7 +110,7 @@ static int check(const struct run_store *h, struct err *e)
 	    ask(h, "SELECT count(*) FROM sqlite_master", &entries, NULL, e) < 0)
 		return -1;
 	if (!application && !entries)
-		return make_tables(h, 0, e);
+		return must_exist ? no_history(h, "the file is empty", e) : make_tables(h, 0, e);
 	if (application != APPLICATION)
 		return err_set(e, "%s is not a history of memtrace: it is another program's file",
 			       h->path);
@@ -116,7 +123,7 @@ static int check(const struct run_store *h, struct err *e)
 		status = err_set(e, "%s is damaged (%.200s): keep a copy, and name another --file",
 				 h->path, found.text);
 	buf_release(&found);
-	return !status && version < VERSION ? make_tables(h, version, e) : status;
+	return !status && version < VERSION && !must_exist ? make_tables(h, version, e) : status;
 }
 
 static char *default_path(struct err *e)
@@ -142,8 +149,7 @@ int history_open(struct run_store *h, const char *path, int must_exist, struct e
 	if (!h->path || sqlite_load(s, "the history", e) < 0)
 		return -1;
 	if (must_exist && stat(h->path, &st) < 0)
-		return err_set(e, "there is no history in %s (%s): memtrace history add makes it",
-			       h->path, strerror(errno));
+		return no_history(h, strerror(errno), e);
 	if (!must_exist)
 		folders_make(h->path, 0700, &ignored); /* SQLite says what fails then */
 	if (s->open_v2(h->path, &s->db, flags, NULL) != SQLITE_OK)
@@ -155,7 +161,7 @@ int history_open(struct run_store *h, const char *path, int must_exist, struct e
 	/* Two processes may make the file at one time. */
 	if (execute(h, "BEGIN IMMEDIATE", e) < 0)
 		return -1;
-	status = check(h, e);
+	status = check(h, must_exist, e);
 	if (!status)
 		return execute(h, "COMMIT", e);
 	s->exec(s->db, "ROLLBACK", NULL, NULL, NULL);

@@ -96,8 +96,8 @@ struct run_store {
 };
 
 /* Opens the file, or makes it. `path` NULL: $XDG_DATA_HOME/memtrace/history.sqlite, or that of
- * ~/.local/share. A file that is something else is refused and left as it is. Must be closed even
- * on failure. */
+ * ~/.local/share. A file that is something else is refused and left as it is; so is one that must
+ * exist and is empty. Must be closed even on failure. */
 int history_open(struct run_store *h, const char *path, int must_exist, struct err *e);
 void history_close(struct run_store *h);
 
@@ -126,6 +126,8 @@ int history_parts(struct run_store *h, struct history_run *run, struct err *e);
 void history_parts_clear(struct history_run *run);
 void history_run_release(struct history_run *run);
 void history_runs_release(struct history_run *runs, size_t count);
+/* Releases all but the runs of a job, named by its job, model or fingerprint; those that stay. */
+size_t history_keep_job(struct history_run *runs, size_t count, const char *job);
 /* The run of that number, or the latest of that id. NULL: there is none. */
 struct history_run *history_find(struct history_run *runs, size_t count, const char *name,
 				 struct err *e);

@@ -206,6 +206,24 @@ void history_runs_release(struct history_run *runs, size_t count)
 	free(runs);
 }
 
+size_t history_keep_job(struct history_run *runs, size_t count, const char *job)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		const char *const names[] = { runs[i].job, runs[i].model, runs[i].fingerprint };
+		int is_kept = 0;
+
+		for (size_t k = 0; k < ARRAY_SIZE(names); k++)
+			is_kept |= names[k] && !strcmp(names[k], job);
+		if (is_kept)
+			runs[kept++] = runs[i];
+		else
+			history_run_release(&runs[i]);
+	}
+	return kept;
+}
+
 struct history_run *history_find(struct history_run *runs, size_t count, const char *name,
 				 struct err *e)
 {

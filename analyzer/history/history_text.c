@@ -299,7 +299,8 @@ static void put_prediction(struct page *p, const struct job_trend *t)
 	struct buf b = { 0 };
 
 	if (!s->count)
-		buf_puts(&b, "no run has an estimate (summarize --estimate)");
+		buf_puts(&b, "no run that exited in order has an estimate; records have one "
+			     "after summarize --estimate");
 	else
 		buf_addf(&b, "%s: %.3f ± %.3f of the estimate in %zu %s",
 			 s->median > 1 + TREND_TOLERANCE   ? "more than predicted"

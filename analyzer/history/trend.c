@@ -29,11 +29,6 @@ static struct ratio_spread ratio_spread_of(bytes *millionths, size_t count)
 	return (struct ratio_spread){ count, (double)s.median / 1e6, (double)s.deviation / 1e6 };
 }
 
-static int has_estimate(const struct history_run *r)
-{
-	return r->estimated_allocated > 0 && r->allocated_bytes > 0;
-}
-
 static bytes ratio_of(const struct history_run *r)
 {
 	double ratio = (double)r->allocated_bytes / (double)r->estimated_allocated * 1e6;
@@ -58,6 +53,12 @@ int trend_direction(const struct job_trend *t)
 static int same(const char *a, const char *b)
 {
 	return a && b && !strcmp(a, b);
+}
+
+/* Does the run tell how far its estimate was? One that died had not reached what it needs. */
+static int tells_ratio(const struct history_run *r)
+{
+	return same(r->end, "exit") && r->estimated_allocated > 0 && r->allocated_bytes > 0;
 }
 
 static int is_over(const struct history_run *r)
@@ -103,7 +104,7 @@ static void compute(struct job_trend *t, int days)
 	t->now = between(t, end - length, end, values);
 	t->before = between(t, end - 2 * length, end - length, values);
 	for (size_t i = 0; i < t->count; i++)
-		if (has_estimate(t->runs[i]))
+		if (tells_ratio(t->runs[i]))
 			values[n++] = ratio_of(t->runs[i]);
 	t->prediction = ratio_spread_of(values, n);
 	t->out = xcalloc(t->count, sizeof(*t->out));
@@ -114,7 +115,7 @@ static void compute(struct job_trend *t, int days)
 }
 
 void trends_make(struct job_trend **trends, size_t *count, const struct history_run *runs, size_t n,
-		 const char *job, int days)
+		 int days)
 {
 	size_t room = 0;
 
@@ -124,8 +125,7 @@ void trends_make(struct job_trend **trends, size_t *count, const struct history_
 		const struct history_run *r = &runs[i];
 		struct job_trend *t;
 
-		if (!is_over(r) || (job && !same(r->job, job) && !same(r->model, job) &&
-				    !same(r->fingerprint, job)))
+		if (!is_over(r))
 			continue;
 		t = trend_of(*trends, *count, r);
 		if (!t) {
@@ -152,8 +152,7 @@ void trends_release(struct job_trend *trends, size_t count)
 static int is_asked(const struct history_run *r, const struct correction *c,
 		    const char *fingerprint, const char *model)
 {
-	/* A run that died had not reached what it needs. */
-	return same(r->end, "exit") && has_estimate(r) && r->simulated == c->is_simulated &&
+	return tells_ratio(r) && r->simulated == c->is_simulated &&
 	       (c->is_same_model ? same(r->model, model) : same(r->fingerprint, fingerprint));
 }
 

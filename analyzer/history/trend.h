@@ -28,7 +28,7 @@ struct job_trend {
 	size_t count;
 	int of_device; /* no run has an allocation of PyTorch's: the bytes are of the device */
 	struct peak_spread all, now, before; /* of the last `days`, and of as many before them */
-	struct ratio_spread prediction;
+	struct ratio_spread prediction;      /* of the runs that exited in order */
 	const struct history_run **out;
 	size_t out_count;
 };
@@ -38,11 +38,10 @@ bytes trend_bytes(const struct job_trend *t, const struct history_run *r);
 /* 1: more than before, -1: less, 0: alike or not known. */
 int trend_direction(const struct job_trend *t);
 
-/* The trends of all jobs, or of the one that is named by its job, model or fingerprint. A run that
- * was not over when it was added does not count. `days`: of what counts as now, up to the newest
- * run of a job. */
+/* The trends of all jobs. A run that was not over when it was added does not count. `days`: of what
+ * counts as now, up to the newest run of a job. */
 void trends_make(struct job_trend **trends, size_t *count, const struct history_run *runs, size_t n,
-		 const char *job, int days);
+		 int days);
 void trends_release(struct job_trend *trends, size_t count);
 
 /* How far the estimate was from what runs of a configuration used. */

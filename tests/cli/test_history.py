@@ -4,6 +4,7 @@ import os
 import random
 import signal
 import sqlite3
+import statistics
 import subprocess
 import sys
 import time
@@ -71,7 +72,11 @@ class History(Case):
         self.history("add", "--job", "nightly", self.write("records", runs))
         trend, = self.read("trend")["trends"]
         self.assertEqual((trend["job"], trend["now"]["runs"], trend["before"]["runs"], trend["change"]), ("nightly", 6, 6, "more"))
+        ratios = [r["peak_allocated_bytes"] / GB for r in runs]
+        middle = statistics.median_low(ratios)
         self.assertEqual(trend["prediction"]["runs"], 12)
+        self.assertAlmostEqual(trend["prediction"]["median_ratio"], middle, 5)
+        self.assertAlmostEqual(trend["prediction"]["median_deviation"], statistics.median_low(abs(r - middle) for r in ratios), 5)
         text = self.history("trend", "--job", "nightly").stdout
         self.assertIn("10.0 % more than the 7 days before", text)
         self.assertIn("there is no", self.history("show", "none", status=2).stderr)
@@ -81,6 +86,31 @@ class History(Case):
         listed = self.read("list")["runs"]
         self.assertEqual(len(listed), 12)
         self.assertEqual([r["allocated_bytes"] for r in listed if r["run"] == "r0"], [7])
+
+    def test_prediction_without_runs_that_died(self):
+        """A run that died had not reached what it needs: it says nothing of the prediction."""
+        first = self.record()
+        ends = ["exit"] * 3 + ["oom"] * 4 + ["killed", "unknown"]
+        runs = [dict(first, run="r%d" % i, simulated=False, end=end, estimate=dict(first["estimate"], allocated_bytes=GB),
+                     peak_allocated_bytes=GB * (102 + i) // 100 if end == "exit" else GB // 5) for i, end in enumerate(ends)]
+        self.history("--job", "nightly", "add", self.write("records", runs))
+        trend, = self.read("trend")["trends"]
+        self.assertEqual((trend["all"]["runs"], trend["prediction"]["runs"]), (9, 3))
+        self.assertAlmostEqual(trend["prediction"]["median_ratio"], 1.03, 5)
+        self.history("--job", "others", "add", self.write("died", [dict(runs[3], run="died")]))
+        self.assertIn("no run that exited in order has an estimate", " ".join(self.history("--job", "others", "trend").stdout.split()))
+
+    def test_one_job(self):
+        """--job with every question: the other jobs' runs are not there."""
+        first = self.record()
+        for job in "day", "night":
+            self.history("--job", job, "add", self.write(job, [dict(first, run=job + str(i)) for i in range(2)]))
+        self.assertEqual([{r["run"] for r in self.read(*words)["runs"]} for words in (("list",), ("--job", "night", "list"), ("--job", first["model"], "list"))],
+                         [{"day0", "day1", "night0", "night1"}, {"night0", "night1"}, {"day0", "day1", "night0", "night1"}])
+        self.assertIn("\nrun         4", self.history("--job", "night", "compare", "3", "4").stdout)
+        self.assertIn('there is no run "1"', self.history("--job", "night", "show", "1", status=2).stderr)
+        for words in ("list",), ("trend",), ("show", "1"):
+            self.assertIn('has no run of job "none"', self.history("--job", "none", *words, status=2).stderr)
 
     def nodes(self, count=16):
         """The records of a run's ranks, by node: rank 3 needs the most, and rank 6 ran out of memory."""
@@ -155,7 +185,11 @@ class History(Case):
             db.execute("DROP TABLE ranks")
             db.execute("PRAGMA user_version = 1")
         db.close()
+        with open(self.file, "rb") as f:
+            older = f.read()
         self.check_nodes(self.read("show", "7")["runs"][0], 16, 3, True)
+        with open(self.file, "rb") as f:
+            self.assertEqual(f.read(), older, "who only reads leaves the file as it is")
         for k, (ranks, worst) in enumerate(((4, 3), (8, 3))):
             self.history("add", self.write("node", nodes[k]))
             self.check_nodes(self.read("show", "7")["runs"][0], ranks, worst, k == 1)
@@ -299,6 +333,15 @@ class History(Case):
                 self.assertIn(said.get(name, "damaged"), done.stderr)
             with open(path, "rb") as f:
                 self.assertEqual(f.read(), before)
+
+    def test_an_empty_file(self):
+        """To who asks it is no history yet, and stays empty; who adds makes one of it."""
+        os.mkdir(os.path.dirname(self.file))
+        open(self.file, "w").close()
+        self.assertIn("there is no history in %s" % self.file, self.history("list", status=2).stderr)
+        self.assertEqual(os.path.getsize(self.file), 0)
+        self.history("add", self.write("record", [self.record()]))
+        self.assertEqual(len(self.read("list")["runs"]), 1)
 
     def test_every_file_of_records_is_read(self):
         record = self.record()
