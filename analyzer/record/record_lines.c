@@ -124,14 +124,6 @@ static const char *title_of(const char *path)
 	return strcmp(path, "-") ? path : "standard input";
 }
 
-int record_each_of(FILE *f, const char *path,
-		   int (*on)(void *context, const json_t *record, struct str line, struct err *e),
-		   void *context, struct buf *notes, struct err *e)
-{
-	rewind(f);
-	return read_all(f, title_of(path), on, context, notes, e);
-}
-
 int record_each(const char *path,
 		int (*on)(void *context, const json_t *record, struct str line, struct err *e),
 		void *context, struct buf *notes, struct err *e)
@@ -144,41 +136,4 @@ int record_each(const char *path,
 	count = read_all(f, title_of(path), on, context, notes, e);
 	fclose(f);
 	return count;
-}
-
-int record_is_copy(const char *path)
-{
-	struct stat st;
-
-	return !strcmp(path, "-") || stat(path, &st) < 0 || !S_ISREG(st.st_mode);
-}
-
-static int copy(FILE *from, FILE *to, const char *path, struct err *e)
-{
-	char part[1 << 14];
-	size_t length;
-
-	while ((length = fread(part, 1, sizeof(part), from)))
-		if (fwrite(part, 1, length, to) != length)
-			return err_set(e, "cannot write the temporary file: %s", strerror(errno));
-	if (ferror(from))
-		return err_set(e, "cannot read %s: %s", path, strerror(errno));
-	return 0;
-}
-
-FILE *record_open(const char *path, struct err *e)
-{
-	FILE *f = open_once(path, e), *kept;
-
-	if (!f || !record_is_copy(path))
-		return f;
-	kept = tmpfile();
-	if (!kept) {
-		err_set(e, "cannot make a temporary file: %s", strerror(errno));
-	} else if (copy(f, kept, path, e) < 0) {
-		fclose(kept);
-		kept = NULL;
-	}
-	fclose(f);
-	return kept;
 }

@@ -5,21 +5,20 @@
 
 #include "config/derive.h"
 #include "record/record_lines.h"
+#include "record/record_merge.h"
 #include "session/attempts.h"
 #include "report/texts.h"
 
 /*
- * One pass over the files is enough if all records are of one attempt. As soon as there is another,
- * the rest of that pass only collects the attempts, and a second one reads those of the chosen one:
- * memory holds the ranks of one attempt.
+ * One pass over the records is enough if all of them are of one attempt. As soon as there is
+ * another, the rest of that pass only collects the attempts, and a second one reads those of the
+ * chosen one: memory holds the ranks of one attempt.
  */
 struct record_reading {
 	struct session *session;
 	const struct session_options *options;
-	char *const *arguments;
-	FILE **copies; /* of each argument that can be read only once; NULL: not read yet, or a file
-			*/
-	size_t count;
+	struct record_merge *merge; /* the records, each process and device once */
+	struct err *e;              /* of a pass */
 	struct attempts attempts;
 	const struct attempt_part *chosen; /* NULL: in the first pass */
 	size_t worst;                      /* index of the rank to show in detail, so far */
@@ -82,20 +81,18 @@ static void reduce_one(struct record_reading *c)
 	reduce(c, other);
 }
 
-static int take_record(void *context, const json_t *record, struct str line, struct err *e)
+static int take_record(struct record_reading *c, const json_t *record)
 {
-	struct record_reading *c = context;
 	struct report *r = &c->session->report;
 	const json_t *rank = json_object_get(record, "rank");
 	struct err ignored = { 0 };
 
-	(void)line;
 	if (!is_wanted(c, record))
 		return 0;
 	if (c->options->rank != NO_RANK &&
 	    (!json_is_integer(rank) || json_integer_value(rank) != c->options->rank))
 		return 0;
-	if (record_add(r, record, e) < 0)
+	if (record_add(r, record, c->e) < 0)
 		return -1;
 	if (!c->session->has_config)
 		c->session->has_config = record_config(&c->session->config, record, &ignored) == 0;
@@ -103,37 +100,33 @@ static int take_record(void *context, const json_t *record, struct str line, str
 	return 0;
 }
 
-static int read_pass(struct record_reading *c, struct buf *notes, struct err *e)
+static int take_line(void *context, struct str line)
 {
-	int status = 0;
+	struct record_reading *c = context;
+	json_t *record = record_parse(line.at, line.length - 1, c->e);
+	int status = record ? take_record(c, record) : -1;
 
+	json_decref(record);
+	return status;
+}
+
+static int read_pass(struct record_reading *c)
+{
 	c->session->report.texts = texts_new();
-	for (size_t i = 0; i < c->count && status >= 0; i++) {
-		const char *path = c->arguments[i];
-		FILE *f = c->copies[i] ? c->copies[i] : record_open(path, e);
-
-		status = f ? record_each_of(f, path, take_record, c, notes, e) : -1;
-		if (f && record_is_copy(path))
-			c->copies[i] = f;
-		else if (f)
-			fclose(f);
-	}
-	return status < 0 ? -1 : 0;
+	return record_merge_each(c->merge, take_line, c, c->e);
 }
 
 /* Leaves the ranks of the run that is chosen in the report. */
-static int choose_run(struct record_reading *c, struct buf *notes, struct err *e)
+static int choose_run(struct record_reading *c, struct buf *notes)
 {
 	const char *run = c->options->run;
 	struct session *s = c->session;
-	struct buf known = { 0 };
-	int status;
 
 	if (run == every_run || !attempts_count(&c->attempts))
 		return 0;
 	c->chosen = attempts_choose(&c->attempts, run, 0);
 	if (!c->chosen)
-		return err_set(e, "there is no run \"%s\" here", run);
+		return err_set(c->e, "there is no run \"%s\" here", run);
 	if (attempts_count(&c->attempts) == 1)
 		return 0;
 	attempts_describe(&c->attempts, c->chosen, &s->files.attempts);
@@ -144,28 +137,27 @@ static int choose_run(struct record_reading *c, struct buf *notes, struct err *e
 	config_release(&s->config);
 	config_init(&s->config);
 	s->has_config = 0;
-	status = read_pass(c, &known, e);
-	buf_release(&known);
-	return status;
+	c->worst = 0;
+	return read_pass(c);
 }
 
 int session_load_records(struct session *s, char *const *arguments, size_t count,
 			 const struct session_options *o, struct buf *notes, struct err *e)
 {
-	struct record_reading c = { .session = s,
-				    .options = o,
-				    .arguments = arguments,
-				    .copies = xcalloc(count, sizeof(*c.copies)),
-				    .count = count };
+	struct record_reading c = {
+		.session = s, .options = o, .merge = record_merge_new(e), .e = e
+	};
 	struct err ignored = { 0 };
-	int status = read_pass(&c, notes, e);
+	int status = c.merge ? 0 : -1;
 
+	for (size_t i = 0; i < count && !status; i++)
+		status =
+			record_each(arguments[i], record_merge_add, c.merge, notes, e) < 0 ? -1 : 0;
 	if (!status)
-		status = choose_run(&c, notes, e);
-	for (size_t i = 0; i < count; i++)
-		if (c.copies[i])
-			fclose(c.copies[i]);
-	free(c.copies);
+		status = read_pass(&c);
+	if (!status)
+		status = choose_run(&c, notes);
+	record_merge_free(c.merge);
 	attempts_release(&c.attempts);
 	if (!status && !s->report.count)
 		status = o->rank == NO_RANK

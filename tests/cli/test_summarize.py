@@ -161,6 +161,15 @@ class Summarize(Case):
             for choice in "C", "A:2", ":7":
                 self.assertIn('there is no run "%s" here' % choice, self.run_([MEMTRACE, "report", "--run", choice, *files], status=2).stderr)
 
+    def test_a_small_run_among_many_records(self):
+        """Two ranks are read after seventy of another run, of which one behind the first 64 had the highest peak."""
+        lines = [json.loads(line) for line in self.summarize(self.traces).stdout.splitlines()]
+        many = [dict(r, run="A", peak_allocated_bytes=2**40 if r["rank"] == 68 else 2**30) for r in lines]
+        few = [dict(r, run="B", world_size=2, start_time_ns=r["start_time_ns"] + 10**9) for r in lines if r["rank"] < 2]
+        rows, said = self.runs_of(self.write("records", "".join(json.dumps(r) + "\n" for r in many + few)))
+        self.assertEqual(rows, [("B", 0, 0), ("B", 0, 1)])
+        self.assertIn("A:0 (70 records)", said)
+
     def test_records_of_a_pipe(self):
         """What a pipe has is read once, though records of two attempts are read twice."""
         a, b = self.restarts()
@@ -174,6 +183,33 @@ class Summarize(Case):
         for name in "/dev/stdin", "-":
             said = self.run_(["sh", "-c", job % name, os.path.join(self.dir, "a"), MEMTRACE], timeout=60).stdout
             self.assertEqual(sorted((r["run_id"], r["restart_count"], r["rank"]) for r in json.loads(said)["ranks"]), expected)
+
+    def test_records_of_a_running_job(self):
+        """Summarized again and again, into one file: each process is there once, as it was last, in the report and in the page."""
+        last = sorted((json.loads(line) for line in self.summarize(self.traces).stdout.splitlines()), key=lambda r: r["rank"])
+        lines = [json.dumps(dict(r, ended=ended, end="exit" if ended else "running", events=r["events"] - 9 + n, peak_allocated_bytes=r["peak_allocated_bytes"] - 9 + n))
+                 for r in last for n, ended in ((1, False), (2, False), (9, True))]
+        random.Random(8).shuffle(lines)
+        reports, pages = [], []
+        for text in "\n".join(lines) + "\n", "".join(json.dumps(r) + "\n" for r in last):
+            records, page = self.write("records", text), os.path.join(self.dir, "page.html")
+            reports.append(json.loads(self.run_([MEMTRACE, "report", "--json", records]).stdout))
+            self.run_([MEMTRACE, "html", records, "-o", page])
+            with open(page, "rb") as f:
+                pages.append(hashlib.sha256(f.read()).hexdigest())
+        self.assertEqual([(r["rank"], r["end"], r["peak"]["allocated_bytes"]) for r in reports[0]["ranks"]],
+                         [(r["rank"], "exit", r["peak_allocated_bytes"]) for r in last])
+        self.assertEqual(*reports)
+        self.assertEqual(*pages)
+
+    def test_attempts_of_a_running_job(self):
+        """The attempt that allocated most often is shown, however often another one was summarized."""
+        a, _ = self.restarts()
+        quiet = [dict(json.loads(line), oom_count=0) for line in a]     # attempt 1 allocated twice as often as attempt 0
+        lines = [dict(r, events=n) for r in quiet for n in range(1 if r["restart"] else 9)]
+        rows, said = self.runs_of(self.write("records", "".join(json.dumps(r) + "\n" for r in lines)))
+        self.assertEqual(rows, [("A", 1, 0), ("A", 1, 1)])
+        self.assertIn("also here: A:0 (2 records)", said)
 
     def test_kinds_are_not_mixed(self):
         records = self.write("records", self.summarize(self.traces).stdout)
