@@ -12,7 +12,8 @@ LIMIT 20
 
 -- name: outliers
 -- Ranks that differ from those that should need the same: of one run, with one estimate (so of one pipeline stage). The rule is that of report
--- and history: more than five median deviations, than 1 %, and than 2 MiB, the segment of PyTorch's allocator.
+-- and history: more than five median deviations, than 1 %, and than 2 MiB, the segment of PyTorch's allocator. (The median of an even number of
+-- ranks is the mean of the two middle ones here, and the lower of them there.)
 WITH grouped AS (
     SELECT *, coalesce(restart, -1) AS attempt, coalesce(estimate.allocated_bytes, -1) AS needed FROM records
 ), middle AS (

@@ -200,8 +200,11 @@ class Root:
         return self.installed("apt-get install -qq -y --no-install-recommends man-db /srv/*.deb >&2", "apt-get purge -qq -y memtrace >&2; ! test -e /usr/lib/memtrace; ! test -e /usr/lib/python3/dist-packages/memtrace")
 
     def check(self, prefix):
-        """The library loads into a program without CUDA; a job of the root's Python is recorded, and reported as here."""
+        """The library loads into a program without CUDA; the module and what shells and man look for are there; a job of the root's Python is recorded, and reported as
+        here."""
         self.assertEqual(self.inside("memtrace preload-path").strip(), prefix + "/lib/memtrace/libmemtrace.so")
+        self.assertEqual(self.inside("python3 -c 'from memtrace import command; print(command.find())'").strip(), prefix + "/bin/memtrace")
+        self.inside("cd %s/share; ls man/man1/memtrace-check.1* bash-completion/completions/memtrace zsh/*/_memtrace fish/vendor_completions.d/memtrace.fish" % prefix)
         self.inside("LD_PRELOAD=$(memtrace preload-path) /bin/true")
         there = json.loads(self.inside("rm -rf traces; memtrace simulate -o traces -- python3 job.py; memtrace report --json traces"))
         traces = os.path.join(self.path, "srv", "traces")
