@@ -32,6 +32,22 @@ TREEMAP = """() => {
   });
   return found;
 }"""
+# An event as each view of it shows it: bytes and blocks that are live, rows, bytes and frames of the flame graph, bytes and rectangles of the treemap, and
+# the numbers of the segments, which are still shown then.
+MOMENT = """async (event) => {
+  const press = (key) => document.dispatchEvent(new KeyboardEvent("keydown", { key }));
+  const bytesOf = (id) => Number(document.getElementById(id).dataset.bytes);
+  memtrace.goTo(event);
+  press("1");
+  const { bytes, blocks } = document.getElementById("moment").dataset;
+  const rows = await (%s)();
+  press("2");
+  const flame = [bytesOf("flame"), await (%s)()];
+  press("3");
+  const treemap = [bytesOf("treemap-root"), (%s)()];
+  press("4");
+  return { live: [Number(bytes), Number(blocks)], rows, flame, treemap, segments: Object.values(document.getElementById("segments-text").dataset).map(Number) };
+}""" % (ROWS, FLAME, TREEMAP)
 # Bars of lifetimes from the top: the label of the row, left and right edge.
 LIFETIMES = """() => {
   const chart = echarts.getInstanceByDom(document.getElementById("lifetimes"));
@@ -48,6 +64,14 @@ PIXELS = """([selector, x, y, width, height]) => {
   const part = c.getImageData(Math.floor(x * ratio), Math.floor(y * ratio), Math.ceil((width || canvas.clientWidth) * ratio), Math.ceil((height || canvas.clientHeight) * ratio));
   return Array.from({ length: part.height }, (_, row) => Array.from({ length: part.width }, (_, i) => [...part.data.subarray(4 * (row * part.width + i), 4 * (row * part.width + i + 1))]));
 }"""
+# The pixels of canvases that have a colour: [red, green, blue], or with an alpha too.
+COLOURED = """([selector, colour]) => [...document.querySelectorAll(selector)].reduce((sum, canvas) => {
+  const c = new OffscreenCanvas(canvas.width, canvas.height).getContext("2d", { willReadFrequently: true });
+  c.drawImage(canvas, 0, 0);
+  const { data } = c.getImageData(0, 0, canvas.width, canvas.height);
+  for (let i = 0; i < data.length; i += 4) sum += colour.every((n, k) => data[i + k] === n);
+  return sum;
+}, 0)"""
 # Of rows with a bar: the key of each, and the part of half a cell that its bar takes; below zero to the left of the middle.
 BARS = """(selector) => Object.fromEntries([...document.querySelectorAll(selector)].map((row) => {
   const cell = row.querySelector(".diff-bar").getBoundingClientRect(), bar = row.querySelector(".diff-bar span")?.getBoundingClientRect();

@@ -59,8 +59,10 @@ class Html(PageCase):
             self.assertEqual(headline, page.run("memtrace.page.index.headline"))
             peak = self.report(job)["ranks"][page.run("memtrace.state.entry")]["peak"]["allocated_bytes"]
             self.assertTrue(headline.startswith(begin % size_text(peak) if job != failed else begin), headline)
-            self.assertIn(summary.split("\n")[0], self.run_([MEMTRACE, "report", job]).stdout)
-            self.assertTrue(page.run('document.getElementById("verdict").textContent').startswith(summary))
+            verdict = page.run('document.getElementById("verdict").textContent')
+            self.assertEqual(verdict, self.run_([MEMTRACE, "report", job], COLUMNS=100).stdout)
+            self.assertTrue(verdict.startswith(summary))
+            self.assertTrue(verdict.endswith(" memtrace html %s\n" % job))
             self.assertEqual(page.run("document.title"), "memtrace: " + headline)
         page = self.open(steps, failed)
         self.assertIn(page.run(read)[1], page.run('document.getElementById("verdict").textContent'))
@@ -238,15 +240,20 @@ class Html(PageCase):
         return path
 
     def test_a_spike_of_one_event(self):
-        """Of 400,000 events one block of 3 GiB lives for one: it is drawn with its height, from the whole trace down to that event."""
-        path = self.page_trace("steps", 400000)
+        """Of ten million events one block of 3 GiB lives for one: it is drawn with its height, from the whole trace down to that event. The page is small."""
+        empty = os.path.getsize(self.html(self.page_trace("steps")))
+        path = self.page_trace("steps", 10_000_000)
         page = self.open(path)
+        self.assertGreaterEqual(page.run("memtrace.page.current.data.events"), 10_000_000)
+        size = os.path.getsize(os.path.join(self.dir, "page.html"))
+        self.assertLess(size, 20_000_000)
+        self.assertLess(size - empty, 4_000_000)
         self.assertFalse(page.run("memtrace.page.index.streams[0].by_slot"))
         peak = page.run("memtrace.page.current.category.totalAt(memtrace.page.current.category.peak())")
         self.assertGreater(peak, 3 << 30)
         self.assertEqual(peak, self.report(path)["ranks"][0]["peak"]["allocated_bytes"])
         page.press("a")
-        for zoom in range(18):
+        for zoom in range(24):
             self.assertEqual(page.run(DRAWN)["highestBand"], peak, "zoom %d" % zoom)
             page.press("+")
         first, last = page.run("memtrace.page.timeline.x.domain()")
@@ -437,6 +444,9 @@ class Html(PageCase):
         directory = self.made("steps")
         text = self.run_([MEMTRACE, "html", directory, "-o", "-"]).stdout
         self.assertTrue(text.startswith("<!doctype html>") and text.endswith("</html>\n"))
+        self.assertIn("wrote memtrace.html", self.run_([MEMTRACE, "html", directory]).stderr)
+        with open(os.path.join(self.dir, "memtrace.html"), encoding="utf-8") as f:
+            self.assertEqual(f.read(), text)
         done = self.run_([MEMTRACE, "html", directory, "-o", "/nowhere/x.html"], status=2)
         self.assertIn("cannot write /nowhere/x.html", done.stderr)
         self.assertIn("needs a trace", self.run_([MEMTRACE, "html"], status=2).stderr)

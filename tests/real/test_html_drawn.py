@@ -1,7 +1,9 @@
 """What `memtrace html` draws, by mouse and by pixels: the timeline's bands, lines and marks, zoom and drag, the bars of changes, colours, licences."""
 import bisect
+import hashlib
 import json
 import os
+import re
 
 import mtr
 import page_drawn as drawn
@@ -289,6 +291,12 @@ class HtmlDrawn(PageCase):
         for holder in "2010-2023 Mike Bostock", "2010-2016 Mike Bostock", "2001 Robert Penner", "2002 Cynthia Brewer, Mark Harrower, and The Pennsylvania State University", \
                 "2008-2012 Charles Karney", "2021 Mapbox", "Baidu Inc.", "Martin Spier":
             self.assertIn(holder, text)
+        with open(os.path.join(ROOT, "tests", "setup.sh")) as f:
+            pinned = re.findall(r"\.js ([0-9a-f]{64})$", f.read(), re.M)
+        self.assertEqual(len(pinned), 3)
+        scripts = {hashlib.sha256(text.encode()).hexdigest() for text in page.run("[...document.scripts].map((s) => s.textContent)")}
+        self.assertLessEqual(set(pinned), scripts)  # as they were fetched
+        self.assertEqual(page.run("[echarts.version, d3.version]"), ["6.0.0", "7.9.0"])
         self.assertIn("Apache ECharts Copyright 2017-2025 The Apache Software Foundation This product includes software developed at", text)  # its NOTICE
         self.assertEqual(page.errors, [])
 

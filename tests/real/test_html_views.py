@@ -8,13 +8,7 @@ from browser import Page
 from harness import BUILD
 from page_case import ALLOC, FREE, PageCase, size_text
 
-LIT = """(selector) => [...document.querySelectorAll(selector)].reduce((sum, c) => {
-  const copy = new OffscreenCanvas(c.width, c.height).getContext("2d", { willReadFrequently: true });
-  copy.drawImage(c, 0, 0);
-  const { data } = copy.getImageData(0, 0, c.width, c.height);
-  for (let i = 0; i < data.length; i += 4) sum += data[i] === 146 && data[i + 1] === 70 && data[i + 2] === 254;
-  return sum;
-}, 0)"""
+FOUND, BLACK = [146, 70, 254], [0, 0, 0, 255]
 RECTANGLES = '[...document.querySelectorAll("#flame rect")].filter((r) => getComputedStyle(r).fill === "rgb(146, 70, 254)").length'
 # What has the focus in a picture: role, text, level, and its place in the picture: left, top, width, height.
 FOCUSED = """() => { const e = document.activeElement, box = e.getBoundingClientRect(), picture = (e.closest(".picture") || e).getBoundingClientRect();
@@ -43,14 +37,14 @@ class HtmlViews(PageCase):
 
     def lit(self, page):
         """How much of each view is in the colour of what is found."""
-        found = {"timeline": page.run(LIT, "#timeline canvas")}
+        found = {"timeline": page.run(drawn.COLOURED, ["#timeline canvas", FOUND])}
         page.press("1")
         found["stacks"] = page.run('document.querySelectorAll("#view tr.found").length')
         page.press("2")
         found["flame"] = page.run(RECTANGLES)
         for key, canvas in PICTURES.items():
             page.press(key)
-            found[canvas] = page.run(LIT, canvas)
+            found[canvas] = page.run(drawn.COLOURED, [canvas, FOUND])
         return found
 
     def test_search(self):
@@ -59,11 +53,14 @@ class HtmlViews(PageCase):
         page.press("p")
         self.assertEqual(set(self.lit(page).values()), {0})
         function = page.run("memtrace.page.current.data.tables.frames[memtrace.page.current.data.tables.stacks.find((s) => s.frames.length).frames[0]][0]")
-        for text in function, ">1KiB", "nn/modules/module.py":
+        page.press("1")
+        module = next(row[4] for row in drawn.read(page, drawn.ROWS) if row[4])
+        for text in function, ">1KiB", "nn/modules/module.py", module:
             self.search(page, text)
             page.press("Escape")
             for view, amount in self.lit(page).items():
-                self.assertGreater(amount, 0, (text, view))
+                if (text, view) != (module, "#segments"):  # in which the made job has no block of a module
+                    self.assertGreater(amount, 0, (text, view))
         self.search(page, "no such name")
         page.press("Escape")
         self.assertEqual(set(self.lit(page).values()), {0})
@@ -308,14 +305,12 @@ class HtmlViews(PageCase):
                 scales = page.run('(place) => { const { a, b, c, d } = document.querySelector(`${place} svg`).getScreenCTM(); return [a, b, c, d]; }', place)
                 for scale, wanted in zip(scales, (1, 0, 0, 1)):
                     self.assertAlmostEqual(scale, wanted, delta=0.01)
-                pixels = drawn.read(page, drawn.PIXELS, [place + " canvas", 0, 0, 0, 0])
-                self.assertAlmostEqual(len(pixels[0]), 2 * 1047, delta=2)
-                self.assertGreater(sum(pixel == [0, 0, 0, 255] for row in pixels for pixel in row), 1000)
+                self.assertAlmostEqual(page.run("(place) => document.querySelector(`${place} canvas`).width", place), 2 * 1047, delta=2)
+                self.assertGreater(page.run(drawn.COLOURED, [place + " canvas", BLACK]), 1000)
             page.page.emulate_media(media="screen", color_scheme="dark")
             page.wait('[...document.querySelectorAll(".timeline:not([hidden]) canvas")].every((c) => c.width < 1047)')
             page.run('window.dispatchEvent(new Event("afterprint"))')
-            pixels = drawn.read(page, drawn.PIXELS, ["#timeline canvas", 0, 0, 0, 0])
-            self.assertEqual(sum(pixel == [0, 0, 0, 255] for row in pixels for pixel in row), 0)
+            self.assertEqual(page.run(drawn.COLOURED, ["#timeline canvas", BLACK]), 0)
             self.assertEqual(page.errors, [])
 
 
