@@ -114,17 +114,21 @@ static tensor block(struct machine *m, void *context, tensor input)
 	return out;
 }
 
-/* Qwen2-MoE makes a mask for layers with a window even if it has none. */
+/* transformers.masking_utils: for sdpa, the kernel's own causal mask replaces a mask that neither
+ * packed sequences nor a window changes. Qwen2-MoE always makes a mask for layers with a window. */
 static void make_mask(struct machine *m, struct llama *g, tensor like)
 {
 	const struct hparams *s = g->s;
-	int window = g->row->window == WINDOW_OF_FILE && VALUE_OR(s->config, window_size, 0) > 0;
+	const int64_t window = VALUE_OR(s->config, window_size, 0);
+	const int any = s->attention == EAGER || s->packed;
+	const int shorter = g->row->window == WINDOW_MASK || (window > 0 && s->tokens >= window);
+	const int windowed = any || (s->attention == SDPA && shorter);
+	const int in_file = g->row->window == WINDOW_OF_FILE && window > 0;
 
-	if (s->attention != EAGER && !s->full_mask)
-		return;
 	m->current_term = TERM_ATTN_SOFTMAX;
-	g->mask = window ? window_mask(m, s, like) : causal_mask(m, s, like);
-	if (g->row->window == WINDOW_MASK || g->row->window == WINDOW_OF_LAYERS)
+	if (in_file ? windowed : any)
+		g->mask = in_file ? window_mask(m, s, like) : causal_mask(m, s, like);
+	if (windowed && (g->row->window == WINDOW_MASK || g->row->window == WINDOW_OF_LAYERS))
 		g->sliding = window_mask(m, s, like);
 }
 
@@ -423,13 +427,6 @@ static int check(const struct hparams *s, struct inputs *in)
 		input_reject(in, CONFIG_hidden_dropout, "0: the dropout is the attention's");
 	if (s->tp * s->pp * s->cp > 1)
 		input_reject(in, CONFIG_tensor_model_parallel_size, "1: transformers is not split");
-	if (s->attention != EAGER && !GIVEN(in->c, packed_sequences))
-		estimate_note(
-			in->out,
-			"transformers looks at the positions on the device: where it cannot see "
-			"that a row is one sequence (packed data, a simulated device), every "
-			"layer keeps a mask of b s^2; packed_sequences=false is a job where it "
-			"can");
 	if (s->experts)
 		estimate_note(in->out, "tokens are counted as spread evenly over the experts");
 	return in->failed ? -1 : 0;

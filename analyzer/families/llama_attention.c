@@ -115,23 +115,31 @@ static tensor eager(struct machine *m, struct llama *g, tensor q, tensor k, tens
 	return out;
 }
 
-static tensor sdpa(struct machine *m, struct llama *g, tensor q, tensor k, tensor v)
+/* The layer's mask; without storage if the kernel's own causal mask is enough. */
+static tensor mask_of(const struct llama_layer *l)
 {
+	return l->sliding ? l->model->sliding : l->model->mask;
+}
+
+static tensor sdpa(struct machine *m, struct llama_layer *l, tensor q, tensor k, tensor v)
+{
+	struct llama *g = l->model;
 	const struct hparams *s = g->s;
+	const int masked = mask_of(l).storage != NULL;
 	const struct flash_shape flash = { s->batch, s->heads, s->tokens, s->head,
 					   s->attention_dropout };
 	tensor keys, values, in[3], out;
 
 	m->current_term = TERM_ATTN_QKV;
 	/* use_gqa_in_sdpa: without a mask the kernel itself shares the heads */
-	keys = g->mask.storage ? repeated(m, g, k) : tensor_ref(k);
-	values = g->mask.storage ? repeated(m, g, v) : tensor_ref(v);
+	keys = masked ? repeated(m, g, k) : tensor_ref(k);
+	values = masked ? repeated(m, g, v) : tensor_ref(v);
 	in[2] = autocasted(m, values);
 	in[1] = autocasted(m, keys);
 	in[0] = autocasted(m, q);
 	m->current_term = TERM_ATTN_CONTEXT;
-	out = g->mask.storage ? masked_attention(m, in[0], in[1], in[2], &flash)
-			      : flash_attention(m, in[0], in[1], in[2], &flash);
+	out = masked ? masked_attention(m, in[0], in[1], in[2], &flash)
+		     : flash_attention(m, in[0], in[1], in[2], &flash);
 	/* the kernels' result has the layout of the queries */
 	if (g->row->partial)
 		tensor_assign(m, &out, contiguous(m, out));
@@ -191,13 +199,13 @@ tensor llama_attention(struct machine *m, struct llama_layer *l, tensor x, tenso
 	project(m, l, x, part);
 	q = part[0], k = part[1], v = part[2];
 	/* the gradient of the fused kernels has the layout of the projection */
-	if (g->s->attention == EAGER || (g->mask.storage && g->s->groups != g->s->heads))
+	if (g->s->attention == EAGER || (mask_of(l).storage && g->s->groups != g->s->heads))
 		tensor_assign(m, &v, copied_back(m, v));
 	now = rotated(m, l, q);
 	out = rotated(m, l, k);
 	tensor_assign(m, &q, now);
 	tensor_assign(m, &k, out);
-	out = g->s->attention == EAGER ? eager(m, g, q, k, v, weights) : sdpa(m, g, q, k, v);
+	out = g->s->attention == EAGER ? eager(m, g, q, k, v, weights) : sdpa(m, l, q, k, v);
 	m->current_term = TERM_ATTN_OUT;
 	tensor_assign(m, &out, linear(m, out, l->o, NULL));
 	tensor_unref(m, &x);

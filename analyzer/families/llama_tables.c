@@ -4,45 +4,63 @@
 
 #include "torch/ops.h"
 
-/* create_causal_mask: b x s x s booleans, or for eager attention numbers of the weights' type. */
-tensor causal_mask(struct machine *m, const struct hparams *s, tensor like)
+/* The booleans are s x s, and expanded to the batch without memory; those of packed sequences are
+ * b x s x s. Eager attention makes b x s x s numbers of the weights' type of them. */
+static int64_t places(const struct hparams *s)
 {
-	int64_t n = s->batch * s->tokens * s->tokens;
-	tensor causal, both, mask;
+	return (s->packed ? s->batch : 1) * s->tokens * s->tokens;
+}
 
-	causal = tensor_new(m, n, BOOL);
-	both = tensor_new(m, n, BOOL);
-	tensor_unref(m, &causal);
-	causal = tensor_new(m, n, BOOL);
-	mask = tensor_new(m, n, BOOL);
-	tensor_unref(m, &causal);
-	tensor_unref(m, &both);
+static tensor of_attention(struct machine *m, const struct hparams *s, tensor mask, tensor like)
+{
 	if (s->attention == EAGER)
-		tensor_assign(m, &mask, tensor_new(m, n, like.type));
+		tensor_assign(m, &mask, tensor_new(m, s->batch * s->tokens * s->tokens, like.type));
 	return mask;
 }
 
-/* The and_mask of the causal mask and a window's mask, which is an and_mask itself. */
+/* and_masks(): of two masks; both are freed. */
+static tensor both_of(struct machine *m, int64_t n, tensor first, tensor second)
+{
+	tensor both = tensor_new(m, n, BOOL);
+
+	tensor_unref(m, &second);
+	tensor_unref(m, &first);
+	return both;
+}
+
+/* create_causal_mask */
+tensor causal_mask(struct machine *m, const struct hparams *s, tensor like)
+{
+	int64_t n = places(s);
+	tensor causal = tensor_new(m, n, BOOL), all;
+
+	if (s->packed) {
+		all = tensor_new(m, n, BOOL);
+		tensor_unref(m, &causal);
+		causal = both_of(m, n, all, tensor_new(m, n, BOOL));
+	}
+	return of_attention(m, s, causal, like);
+}
+
+/* create_sliding_window_causal_mask: the and_mask of a window and the causal mask, which is one of
+ * an and_mask itself if sequences are packed. */
 tensor window_mask(struct machine *m, const struct hparams *s, tensor like)
 {
-	int64_t n = s->batch * s->tokens * s->tokens;
-	tensor packed = tensor_new(m, n, BOOL), all = tensor_new(m, n, BOOL), part, window, causal,
-	       mask;
+	int64_t n = places(s);
+	tensor one_sequence, all = { 0 }, part, window, mask;
 
-	tensor_unref(m, &packed);
+	if (s->packed) {
+		one_sequence = tensor_new(m, n, BOOL);
+		all = tensor_new(m, n, BOOL);
+		tensor_unref(m, &one_sequence);
+	}
 	part = tensor_new(m, n, BOOL);
 	window = tensor_new(m, n, BOOL);
 	tensor_unref(m, &part);
-	causal = tensor_new(m, n, BOOL);
-	part = tensor_new(m, n, BOOL);
-	tensor_unref(m, &causal);
-	tensor_unref(m, &window);
-	mask = tensor_new(m, n, BOOL);
-	tensor_unref(m, &part);
-	tensor_unref(m, &all);
-	if (s->attention == EAGER)
-		tensor_assign(m, &mask, tensor_new(m, n, like.type));
-	return mask;
+	mask = both_of(m, n, window, tensor_new(m, n, BOOL));
+	if (s->packed)
+		mask = both_of(m, n, all, mask);
+	return of_attention(m, s, mask, like);
 }
 
 /* LlamaRotaryEmbedding.forward, in fp32, without gradients. */

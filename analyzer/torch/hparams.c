@@ -131,7 +131,7 @@ static void read_attention(struct hparams *s, struct inputs *in)
 	read_latent(s, in);
 	s->attention_dropout = VALUE_OR(in->c, attention_dropout, 0);
 	s->hidden_dropout = VALUE_OR(in->c, hidden_dropout, 0);
-	s->full_mask = s->attention != FLASH && input_flag(in, CONFIG_packed_sequences, 1);
+	s->packed = s->attention != FLASH && input_flag(in, CONFIG_packed_sequences, 0);
 	/* Trainer drops the model's outputs before the backward pass; a job whose model is a file
 	 * of transformers has its loop. */
 	s->keep_logits =

@@ -113,8 +113,10 @@ def accuracy_jobs():
         # causes of errors that jobs drawn at random showed
         gpt("small-pure-bf16", **small, precision="bf16"), llama("small-tied", **small, untie_embeddings_and_output_weights=False),
         llama("one-kv-head", num_query_groups=1), llama("one-kv-head-eager", num_query_groups=1, attention="eager"),
-        llama("one-sequence", micro_batch_size=1, packed_sequences=False),
-        llama("one-sequence-autocast", micro_batch_size=1, packed_sequences=False, num_query_groups=1, precision="bf16-autocast"),
+        llama("one-sequence", micro_batch_size=1), llama("packed", packed_sequences=True),
+        llama("packed-eager", attention="eager", packed_sequences=True),
+        llama("one-sequence-autocast", micro_batch_size=1, num_query_groups=1, precision="bf16-autocast"),
+        llama("packed-one-sequence", micro_batch_size=1, packed_sequences=True, num_query_groups=1, precision="bf16-autocast"),
         llama("odd-length", seq_length=777), llama("attention-dropout", attention_dropout=0.1),
         llama("eager-dropout-autocast", attention="eager", attention_dropout=0.1, precision="bf16-autocast", seq_length=200),
         gpt("muon", **small, optimizer="muon", clip_grad=1.0), gpt("accumulated", num_microbatches=4),

@@ -46,8 +46,6 @@ def drawn(draw):
     else:
         job["num_query_groups"] = draw([k for k in (1, 2, 4, job["num_attention_heads"]) if job["num_attention_heads"] % k == 0])
         job["untie_embeddings_and_output_weights"] = draw((True, True, False))
-        if job["micro_batch_size"] == 1:  # the simulated device computes the positions of one row, so transformers sees that it is one sequence
-            job["packed_sequences"] = False
         if draw((False, True)):
             job.update(model_type="qwen2", add_qkv_bias=True)
     if parallel != "none":

@@ -31,8 +31,6 @@ def model_of(draw, kinds=("gpt", "llama", "qwen2", "feed")):
             job.update(model_type="qwen2", add_qkv_bias=True)
         if kind == "mixtral":
             job.update({key: MIXTRAL[key] for key in ("model_type", "num_experts", "moe_router_topk")})
-        if job["micro_batch_size"] == 1:
-            job["packed_sequences"] = False
     job.update(attention=attention, attention_dropout=draw((0.0, 0.0, 0.1)))
     if draw((False, False, True)):
         job.update(FULL)

@@ -293,6 +293,12 @@ def transformers_model(job, device="cuda"):
     return model.train()
 
 
+def packed_places(job):
+    """Positions of two sequences in each row."""
+    places = torch.arange(job["seq_length"], device="cuda") % -(-job["seq_length"] // 2)
+    return {"position_ids": places.unsqueeze(0)}
+
+
 def transformers(job):
     model = transformers_model(job)
     model = distributed(job, model, model.model.layers)
@@ -300,11 +306,12 @@ def transformers(job):
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
     count = job.get("num_microbatches", 1)
+    places = packed_places(job) if job.get("packed_sequences") else {}
     for _ in range(STEPS):
         for _ in range(count):
             tokens = tokens_of(job)
             with autocast_of(job):
-                output = model(input_ids=tokens, labels=tokens)
+                output = model(input_ids=tokens, labels=tokens, **places)
                 loss = output.loss
             (loss / count if count > 1 else loss).backward()
         if job.get("clip_grad"):

@@ -36,6 +36,8 @@ CASES = {
     "nonzero": lambda t: [t.counts.nonzero(), t.mask.view(-1).nonzero(), t.mask.nonzero(), t.grid[t.grid > 0], torch.masked_select(t.grid, t.grid > 0), t.byte.view(2, 2, 5).nonzero()],
     "one hot": lambda t: [torch.nn.functional.one_hot(t.index, 7), torch.zeros(6, 7, dtype=torch.int32, device=t.index.device).scatter(1, t.index, 1).bool()],
     "scan": lambda t: [torch.cumsum(t.counts, 0), torch.cumsum(t.counts, 0, dtype=torch.int32)],
+    "scan of rows": lambda t: [t.grid.cumsum(1), t.grid.cumsum(-1, dtype=torch.int32), t.mask.cumsum(1), t.grid.cumsum(0), t.mask.cumsum(0), t.byte.cumsum(1),
+                               t.mask.view(2, 4, 33).cumsum(1), t.grid[:0].cumsum(0), t.mask[:, :1].cumsum(0)],
     "counts": lambda t: [torch.bincount(t.rows, minlength=8), torch.bincount(t.rows.int()), torch.bincount(t.rows.to(torch.uint8), minlength=256)],
     "index": lambda t: [t.grid[t.rows], t.grid[2], t.mask[t.rows]],
     "arange": lambda t: [torch.arange(9, device=t.grid.device), torch.arange(3, 20, 4, device=t.grid.device),

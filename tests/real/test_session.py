@@ -4,7 +4,7 @@ import os
 import re
 import unittest
 
-from harness import JOBS, MEMTRACE, Case, python, torchrun
+from harness import JOBS, LAZY_COMMUNICATORS, MEMTRACE, Case, python, torchrun
 
 JOB = ("--num-layers 8 --hidden-size 1024 --num-attention-heads 8 --padded-vocab-size 128256 --seq-length 2048 --tensor-model-parallel-size 4 "
        "--pipeline-model-parallel-size 2 --attention sdpa --sequence-parallel --micro-batch-size").split()
@@ -15,7 +15,7 @@ class Session(Case):
     def run_job(self, where, ranks, memory, micro_batch=2, status=0):
         command = [MEMTRACE, "simulate", "-o", where, "--memory", memory, "--gpus", "8", "--world-size", "8", "--ranks", ranks, "--jobs", "1", "--",
                    python(), os.path.join(JOBS, "megatron_gpt.py"), *JOB, str(micro_batch)]
-        self.run_(command, status=status, MEMTRACE_QUIET=1)
+        self.run_(command, status=status, MEMTRACE_QUIET=1, **LAZY_COMMUNICATORS)
         return json.loads(self.run_([MEMTRACE, "report", "--json", where]).stdout)
 
     def test_the_last_stage_dies(self):

@@ -261,14 +261,15 @@ def batch_of(model, config, job):
     return batch
 
 
-def one_sequence():
-    """Tells transformers' masks that each row is one sequence, which a GPU would compute."""
+def packed():
+    """Tells transformers' masks that each row has several sequences, which it finds by their positions."""
+    import torch
     try:
         from transformers import masking_utils
     except ImportError:
         return
     if hasattr(masking_utils, "find_packed_sequence_indices"):
-        masking_utils.find_packed_sequence_indices = lambda *_: None
+        masking_utils.find_packed_sequence_indices = torch.zeros_like
 
 
 def run(path, job, sizes=None):
@@ -276,8 +277,8 @@ def run(path, job, sizes=None):
     import torch
     check_versions(job)
     config = config_of(path, job, sizes)
-    if job.get("packed_sequences") is False or job.get("attention") == "flash":
-        one_sequence()
+    if job.get("packed_sequences"):
+        packed()
     model = build(config, job, "cpu" if job.get("framework") == "deepspeed" else "cuda")
     adapted = with_adapters(model, job)
     result = {"class": type(model).__name__, "num_parameters": sum(p.numel() for p in model.parameters()),

@@ -400,33 +400,3 @@ bool compute_write_indices(const struct launch *l)
 	}
 	return true;
 }
-
-/* (in, out, tiles, first tile, sum, initial value, items, ...) */
-bool compute_scan(const struct launch *l)
-{
-	const char *in = *(char **)l->arguments[0];
-	char *out = *(char **)l->arguments[1];
-	struct element from = element_of(l, 0), to = element_of(l, 1);
-	uint64_t items = *(unsigned *)l->arguments[6];
-	uint64_t sum = 0;
-	if (!from.type || !to.type || (!strstr(l->name, "plus<") && !strstr(l->name, "Sum")) ||
-	    (number_floating(to.type) && items > COMPUTED_FLOATS))
-		return true;
-	if (items > COMPUTED_INTEGERS) {
-		launch_leaves(l, out, items * to.size);
-		return true;
-	}
-	if (!launch_device(in, items * from.size) || !launch_device(out, items * to.size))
-		return false;
-	if (number_floating(to.type)) {
-		memset(out, 0, items * to.size);
-		return true;
-	}
-	launch_reads(in, items * from.size);
-	launch_writes(out, items * to.size);
-	for (uint64_t i = 0; i < items; i++) {
-		sum += number_bits(number_load(in + i * from.size, from.type));
-		number_store(out + i * to.size, to.type, (int64_t)sum);
-	}
-	return true;
-}
