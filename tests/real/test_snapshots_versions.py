@@ -68,14 +68,15 @@ class Made(Case):
             self.assertEqual((rank["peak"]["allocated_bytes"], rank["final"]["allocated_bytes"]), (peak, live), protocol)
 
     def test_600_000_entries(self):
-        """Two seconds of processor time, and eight times the file's memory at most."""
+        """Eight times the file's memory at most, and in `make test-all` two seconds of processor time."""
         path = os.path.join(self.dir, "large.pickle")
         peak, live = made_snapshots.write(path, 600_000)
         rank, = json.loads(self.run_([MEMTRACE, "report", "--json", path]).stdout)["ranks"]
         self.assertEqual((rank["peak"]["allocated_bytes"], rank["final"]["allocated_bytes"]), (peak, live))
         seconds, memory = self.used("report", "--json", path)
-        self.assertLess(seconds, 2)
         self.assertLess(memory, 8 * os.path.getsize(path))
+        if os.environ.get("ALL_JOBS"):
+            self.assertLess(seconds, 2)
 
 
 if __name__ == "__main__":
