@@ -6,6 +6,7 @@ from match_jobs import GATED, TWO, gpt2, llama, megatron
 from match_runs import assigned, compare, match, record
 from harness import MEMTRACE, Case, add_tests
 
+FUSED = ("seq_length", "micro_batch_size", "num_attention_heads", "num_query_groups")
 SMALL = {"num_layers": 4, "vocab_size": 16000, "micro_batch_size": 2}
 FIRST = {
     "megatron_pp": megatron(512, 8, 512, pipeline_model_parallel_size=2, **SMALL),
@@ -49,9 +50,12 @@ class Ranks(Case):
         self.infer(name, job, traces)
 
     def infer(self, name, job, traces):
-        """Nothing is declared: both ranks together give the job's own configuration."""
+        """Nothing is declared: both ranks together give the job's own configuration. Fused attention without masks keeps nothing of s^2, so the
+        tokens of a row, and the heads, are guesses there."""
         found = match(traces)
-        self.assertEqual([(key, row and row["value"], value) for key, right, value, row in compare(found, job) if right is False], [])
+        open_keys = FUSED if job["framework"] == "transformers" and job["attention"] == "sdpa" else ()
+        self.assertEqual([(key, row and row["value"], value) for key, right, value, row in compare(found, job)
+                          if right is False and not (key in open_keys and row["confidence"] == "guess")], [])
         for rank in found["ranks"]:
             self.assertLess(abs(rank["error"]), 0.01, name)
 
