@@ -24,27 +24,35 @@ static void sum_up(const struct scan *s)
 	}
 }
 
-static bool scan(const struct launch *l, const struct scan *s)
+/* `in`, `out`: the arguments that point to the elements and to their sums. */
+static bool scan(const struct launch *l, unsigned in, unsigned out, uint64_t outer, uint64_t length,
+		 uint64_t inner)
 {
-	uint64_t items = product(product(s->outer, s->length), s->inner);
-	if (!s->from.type || !s->to.type ||
-	    (!strstr(l->name, "plus<") && !strstr(l->name, "Sum")) ||
-	    (number_floating(s->to.type) && items > COMPUTED_FLOATS))
+	const struct scan s = { .in = *(char **)l->arguments[in],
+				.out = *(char **)l->arguments[out],
+				.from = element_of(l, in),
+				.to = element_of(l, out),
+				.outer = outer,
+				.length = length,
+				.inner = inner };
+	uint64_t items = product(product(outer, length), inner);
+
+	if (!s.from.type || !s.to.type || (!strstr(l->name, "plus<") && !strstr(l->name, "Sum")) ||
+	    (number_floating(s.to.type) && items > COMPUTED_FLOATS))
 		return true;
 	if (items > COMPUTED_INTEGERS) {
-		launch_leaves(l, s->out, product(items, s->to.size));
+		launch_leaves(l, s.out, product(items, s.to.size));
 		return true;
 	}
-	if (!launch_device(s->in, items * s->from.size) ||
-	    !launch_device(s->out, items * s->to.size))
+	if (!launch_device(s.in, items * s.from.size) || !launch_device(s.out, items * s.to.size))
 		return false;
-	if (number_floating(s->to.type)) {
-		memset(s->out, 0, items * s->to.size);
+	if (number_floating(s.to.type)) {
+		memset(s.out, 0, items * s.to.size);
 		return true;
 	}
-	launch_reads(s->in, items * s->from.size);
-	launch_writes(s->out, items * s->to.size);
-	sum_up(s);
+	launch_reads(s.in, items * s.from.size);
+	launch_writes(s.out, items * s.to.size);
+	sum_up(&s);
 	return true;
 }
 
@@ -56,35 +64,17 @@ static uint64_t count_of(const struct launch *l, unsigned argument)
 /* (in, out, tiles, first tile, sum, initial value, items, ...) */
 bool compute_scan(const struct launch *l)
 {
-	return scan(l, &(struct scan){ .in = *(char **)l->arguments[0],
-				       .out = *(char **)l->arguments[1],
-				       .from = element_of(l, 0),
-				       .to = element_of(l, 1),
-				       .outer = 1,
-				       .length = count_of(l, 6),
-				       .inner = 1 });
+	return scan(l, 0, 1, 1, count_of(l, 6), 1);
 }
 
 /* (out, in, rows, elements of a row, ...) */
 bool compute_scan_rows(const struct launch *l)
 {
-	return scan(l, &(struct scan){ .in = *(char **)l->arguments[1],
-				       .out = *(char **)l->arguments[0],
-				       .from = element_of(l, 1),
-				       .to = element_of(l, 0),
-				       .outer = count_of(l, 2),
-				       .length = count_of(l, 3),
-				       .inner = 1 });
+	return scan(l, 1, 0, count_of(l, 2), count_of(l, 3), 1);
 }
 
 /* (out, in, outer elements, inner elements, elements that are summed, ...) */
 bool compute_scan_outer(const struct launch *l)
 {
-	return scan(l, &(struct scan){ .in = *(char **)l->arguments[1],
-				       .out = *(char **)l->arguments[0],
-				       .from = element_of(l, 1),
-				       .to = element_of(l, 0),
-				       .outer = count_of(l, 2),
-				       .length = count_of(l, 4),
-				       .inner = count_of(l, 3) });
+	return scan(l, 1, 0, count_of(l, 2), count_of(l, 4), count_of(l, 3));
 }

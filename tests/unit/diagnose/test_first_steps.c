@@ -118,19 +118,27 @@ static void a_step_lacks_what_it_has_more_than_those_before(void **state)
 	assert_cause(&m, "LOGITS_SPIKE");
 }
 
-/* An evaluation keeps 500 MiB of the 600 MiB that it made, and earlier steps have left 400 MiB:
- * this step needs 300 MiB more than they did. */
-static void what_earlier_steps_left_explains_an_evaluation(void **state)
+/* A failure in an evaluation, which keeps 500 MiB of what it made. */
+static struct metrics evaluation(bytes made)
 {
 	struct metrics m = failure();
 
-	(void)state;
 	m.in_backward = 0;
 	m.in_forward = m.in_evaluation = m.run_evaluates = 1;
 	m.run_new = m.run_model = 100;
 	m.run_live = 500 * MIB;
-	m.run_born = 600 * MIB;
+	m.run_born = made;
 	m.run_blocks = 40;
+	return m;
+}
+
+/* An evaluation keeps 500 MiB of the 600 MiB that it made, and earlier steps have left 400 MiB:
+ * this step needs 300 MiB more than they did. */
+static void what_earlier_steps_left_explains_an_evaluation(void **state)
+{
+	struct metrics m = evaluation(600 * MIB);
+
+	(void)state;
 	m.left = 400 * MIB;
 	m.left_blocks = 40;
 	assert_cause(&m, "EVAL_GRAPH_KEPT");
@@ -142,15 +150,9 @@ static void what_earlier_steps_left_explains_an_evaluation(void **state)
  * logits: of the other 500 MiB it keeps 100 MiB. */
 static void logits_of_an_evaluation_are_no_graph(void **state)
 {
-	struct metrics m = failure();
+	struct metrics m = evaluation(900 * MIB);
 
 	(void)state;
-	m.in_backward = 0;
-	m.in_forward = m.in_evaluation = m.run_evaluates = 1;
-	m.run_new = m.run_model = 100;
-	m.run_live = 500 * MIB;
-	m.run_born = 900 * MIB;
-	m.run_blocks = 40;
 	m.size_growth = 450 * MIB;
 	assert_cause(&m, "EVAL_GRAPH_KEPT");
 	m.logits = 400 * MIB;
