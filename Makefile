@@ -251,7 +251,7 @@ population: all  ## jobs with faults drawn at random (DRAWS=520, SEED=7), and wh
 		--results $(BUILD)/population/results && $$python tests/population/table.py $(BUILD)/population/results --write
 
 published: all  ## jobs whose memory others published, on the simulated device; writes docs/published.md; SOURCE=NAME: only this one
-	@python3 tests/published/run.py $(SOURCE)
+	@python3 tests/published/remake.py $(SOURCE)
 
 tutorial: all   ## runs the commands of docs/tutorial.md and writes their outputs into it
 	@python3 tests/tutorial.py --write

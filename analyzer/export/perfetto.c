@@ -300,15 +300,16 @@ static void put_spans(const struct writing *w, unsigned device)
 	char name[32];
 
 	for (size_t i = 1; i <= s->count; i++) {
-		const struct span *was = &s->list[i - 1], *now = i < s->count ? was + 1 : NULL;
-		uint64_t end = now ? now->start_ns : w->in->replay.last_time_ns;
+		const struct span *was = &s->list[i - 1], *now = &s->list[i];
+		int is_last = i == s->count;
+		uint64_t end = is_last ? w->in->replay.last_time_ns : now->start_ns;
 
-		if (!now || now->phase != was->phase || now->step != was->step) {
+		if (is_last || now->phase != was->phase || now->step != was->step) {
 			put_slice(w, device, TRACK_PHASES, phase_name((enum phase)was->phase),
 				  s->list[phase].start_ns, end);
 			phase = i;
 		}
-		if (!now || span_step(now) != span_step(was)) {
+		if (is_last || span_step(now) != span_step(was)) {
 			snprintf(name, sizeof(name), "step %u", span_step(was));
 			if (span_step(was))
 				put_slice(w, device, TRACK_STEPS, name, s->list[step].start_ns,

@@ -458,7 +458,7 @@ int html_page(struct report *report, const struct html_options *o, struct buf *o
 	set(index, "compares", json_boolean(o->comparison));
 	set(index, "shown", json_integer(o->comparison ? 1 : p.worst - report->ranks));
 	set(index, "report", write_report(&p, report));
-	if (o->redact)
+	if (places.ranks)
 		show_places(report, &places);
 	set(index, "parts", write_parts(&p));
 	for (size_t i = 0; i < report->count && !status; i++) {

@@ -70,11 +70,14 @@ static void number_steps(struct replay *r, const struct tables *t)
 /* How the job ended is told by all failures; what is kept is those of the phase that is wanted. */
 static void keep_failures(struct device *d)
 {
-	const struct failure *last = d->failure_count ? &d->failures[d->failure_count - 1] : NULL;
+	const struct failure *last;
 	size_t kept = 0;
 
-	d->ran_out = last && !failure_survived(last);
-	d->ran_out_ns = last ? last->when.time_ns : 0;
+	if (!d->failure_count)
+		return;
+	last = &d->failures[d->failure_count - 1];
+	d->ran_out = !failure_survived(last);
+	d->ran_out_ns = last->when.time_ns;
 	for (size_t i = 0; i < d->failure_count; i++)
 		if (!d->failures[i].is_outside)
 			d->failures[kept++] = d->failures[i];

@@ -9,7 +9,7 @@ from harness import ROOT
 
 sys.path.insert(0, os.path.join(ROOT, "tests", "published"))
 import page  # noqa: E402
-import run  # noqa: E402
+import remake  # noqa: E402
 
 ADAM = {"loop": 80436224, "foreach": 96242688, "fused": 105991680}  # as the script's author printed them
 
@@ -33,18 +33,18 @@ class Published(unittest.TestCase):
             self.assertEqual(page.exact(published, ours), equal, (published, ours))
 
     def test_every_source_of_sources_has_its_rows(self):
-        for name in run.source_names():
-            source = run.load(name)
+        for name in remake.source_names():
+            source = remake.load(name)
             wanted = [(r["job"], r["metric"], str(r["published"])) for one in source["runs"] for r in one["rows"]]
-            with open(os.path.join(run.HERE, "results", name + ".json")) as f:
+            with open(os.path.join(remake.HERE, "results", name + ".json")) as f:
                 found = [(r["job"], r["metric"], str(r["published"])) for r in json.load(f)["rows"]]
             self.assertEqual(wanted, found, name)
 
     def test_one_published_job(self):
-        (job,) = run.load("adam_forms")["runs"]
+        (job,) = remake.load("adam_forms")["runs"]
         with tempfile.TemporaryDirectory() as runs:
-            run.RUNS = runs
-            self.assertEqual(run.simulate(run.load("adam_forms"), job, True)["bytes"], ADAM)
+            remake.RUNS = runs
+            self.assertEqual(remake.simulate(remake.load("adam_forms"), job, True)["bytes"], ADAM)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Runs the published jobs on the simulated device, and writes what they took to tests/published/results/
 
-    python3 tests/published/run.py [--again] [SOURCE...]
+    python3 tests/published/remake.py [--again] [SOURCE...]
 
 A source is a file of tests/published/sources/. It has its address, the versions, and its runs: a script of jobs/ (or one that starts the
 publisher's own, from PUBLISHED_CHECKOUTS/NAME, which nothing here downloads) and the rows that others published for it. PyTorch is that of
