@@ -68,7 +68,8 @@ struct span_event {
 	int is_alloc;
 };
 
-static inline void spans_add(struct spans *s, const struct span_event *e)
+__attribute__((always_inline)) static inline void spans_add(struct spans *s,
+							    const struct span_event *e)
 {
 	struct span *now = s->count ? &s->list[s->count - 1] : NULL;
 	enum activity a = e->activity;

@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static unsigned removed_by(const struct device_pass *d, uint64_t tags, int autograd, bytes size,
-			   int new)
+static inline unsigned removed_by(const struct device_pass *d, uint64_t tags, int autograd,
+				  bytes size, int new)
 {
 	unsigned taken = 0;
 
@@ -85,20 +85,6 @@ static void begin_run(struct device_pass *d)
 	d->level[WITHOUT_OLD_GRADIENTS] = d->backward_seen ? d->autograd_live : 0;
 }
 
-static int is_caller(const struct callers *c, uint32_t caller)
-{
-	for (size_t i = 0; i < c->count; i++)
-		if (c->list[i] == caller)
-			return 1;
-	return 0;
-}
-
-static void add_caller(struct callers *c, uint32_t caller)
-{
-	if (!is_caller(c, caller) && c->count < METRICS_MAX_CALLERS)
-		c->list[c->count++] = caller;
-}
-
 /* Enters the next span. A forward pass is not part of the training if no backward pass has followed
  * a call of the model from this caller. */
 static void enter_span(struct device_pass *d, const struct span *s)
@@ -107,14 +93,14 @@ static void enter_span(struct device_pass *d, const struct span *s)
 	if (s->activity == ACTIVITY_MODEL) {
 		if (!d->pending.count || d->pending.list[d->pending.count - 1] != s->caller)
 			d->pending_names.count = 0;
-		add_caller(&d->pending, s->caller);
-		d->run_is_new = d->trained.count && !is_caller(&d->trained, s->caller);
+		callers_add(&d->pending, s->caller);
+		d->run_is_new = d->trained.count && !callers_has(&d->trained, s->caller);
 	}
 	d->optimizer_seen |= d->phase == PHASE_OPTIMIZER;
 	if (d->phase != PHASE_BACKWARD)
 		return;
 	for (size_t i = 0; i < d->pending.count; i++)
-		add_caller(&d->trained, d->pending.list[i]);
+		callers_add(&d->trained, d->pending.list[i]);
 	d->pending.count = 0;
 	evaluation_names_join(&d->trained_names, &d->pending_names);
 	d->pending_names.count = 0;
@@ -122,30 +108,35 @@ static void enter_span(struct device_pass *d, const struct span *s)
 	d->run_is_new = 0;
 }
 
-/* Updates step, phase and run for an event of the tensor layer. */
-static void enter_time(struct device_pass *d, uint64_t time, int is_alloc)
+/* Enters the spans that begin up to `time`; a step ends where that of the span does. */
+static void enter_spans(struct device_pass *d, uint64_t time)
 {
 	const struct spans *all = &d->device->spans;
 	uint32_t step;
 
-	if (time >= d->next_span_ns && all->count) {
-		if (!d->next_span_ns)
-			enter_span(d, &all->list[0]);
-		while (d->span + 1 < all->count && all->list[d->span + 1].start_ns <= time)
-			enter_span(d, &all->list[++d->span]);
-		d->next_span_ns =
-			d->span + 1 < all->count ? all->list[d->span + 1].start_ns : UINT64_MAX;
-	}
-	step = all->count && all->list[d->span].step ? all->list[d->span].step - 1 : d->step;
-	if (step != d->step) {
-		if (d->rising)
-			note_top(d);
-		end_step(d);
-		d->step = step;
-	}
-	if (d->phase == PHASE_BACKWARD || d->phase == PHASE_OPTIMIZER)
-		d->run_is_open = 0;
-	else if (is_alloc && (!d->run_is_open || (d->run <= 1 && d->phase != PHASE_SETUP)))
+	if (!d->next_span_ns)
+		enter_span(d, &all->list[0]);
+	while (d->span + 1 < all->count && all->list[d->span + 1].start_ns <= time)
+		enter_span(d, &all->list[++d->span]);
+	d->next_span_ns = d->span + 1 < all->count ? all->list[d->span + 1].start_ns : UINT64_MAX;
+	d->is_past_forward = d->phase == PHASE_BACKWARD || d->phase == PHASE_OPTIMIZER;
+	d->run_is_open &= !d->is_past_forward;
+	step = all->list[d->span].step ? all->list[d->span].step - 1 : d->step;
+	if (step == d->step)
+		return;
+	if (d->rising)
+		note_top(d);
+	end_step(d);
+	d->step = step;
+}
+
+/* Updates step, phase and run for an event of the tensor layer. */
+static inline void enter_time(struct device_pass *d, uint64_t time, int is_alloc)
+{
+	if (time >= d->next_span_ns && d->device->spans.count)
+		enter_spans(d, time);
+	if (is_alloc && !d->is_past_forward &&
+	    (!d->run_is_open || (d->run <= 1 && d->phase != PHASE_SETUP)))
 		begin_run(d);
 }
 
@@ -156,8 +147,9 @@ static int is_new(const struct device_pass *d)
 	       (d->phase == PHASE_EVALUATION || d->run_is_new);
 }
 
+/* `new`: the block is of a forward pass that no backward pass follows. */
 static void record_stack(const struct metrics_pass *p, struct device_pass *d,
-			 const struct mt_record *r)
+			 const struct mt_record *r, int new)
 {
 	struct stack_levels *l;
 
@@ -182,7 +174,7 @@ static void record_stack(const struct metrics_pass *p, struct device_pass *d,
 	l->now = r->bytes > l->now ? r->bytes : l->now;
 	l->live = bytes_add(l->live, r->bytes);
 	l->held = l->live > l->held ? l->live : l->held;
-	if (!is_new(d))
+	if (!new)
 		return;
 	if (l->run != d->run) {
 		l->run = d->run;
@@ -207,18 +199,17 @@ static void record_small(struct device_pass *d, const struct mt_record *r)
 static void record_alloc(struct metrics_pass *p, struct device_pass *d, const struct mt_record *r)
 {
 	unsigned thread = p->tables->thread_flags[r->thread];
-	int autograd = (thread & THREAD_AUTOGRAD) != 0;
+	int autograd = (thread & THREAD_AUTOGRAD) != 0, new = is_new(d);
 	uint64_t tags = p->tags[r->stack < p->tables->stack_count ? r->stack : 0];
 	union {
 		struct block_tag tag;
 		uint64_t time;
 	} u = { .tag = { .run = d->run,
 			 .step = (uint16_t)d->step,
-			 .removed_by =
-				 (uint16_t)removed_by(d, tags, autograd, r->bytes, is_new(d)) } };
+			 .removed_by = (uint16_t)removed_by(d, tags, autograd, r->bytes, new) } };
 	struct mt_record kept = *r;
 
-	record_stack(p, d, r);
+	record_stack(p, d, r, new);
 	d->allocated = bytes_add(d->allocated, r->bytes);
 	d->run_born = bytes_add(d->run_born, r->bytes);
 	d->autograd_live = autograd ? bytes_add(d->autograd_live, r->bytes) : d->autograd_live;
@@ -333,7 +324,7 @@ static void check_moment(struct metrics_pass *p, struct position at, unsigned de
 {
 	struct device_pass *d = &p->devices[device];
 
-	if (d->device && !d->is_past && at.segment == d->moment.at.segment &&
+	if (!d->is_past && d->device && at.segment == d->moment.at.segment &&
 	    at.record == d->moment.at.record)
 		at_moment(p, d, device);
 }

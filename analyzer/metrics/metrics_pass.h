@@ -92,6 +92,20 @@ struct callers {
 	size_t count;
 };
 
+static inline int callers_has(const struct callers *c, uint32_t caller)
+{
+	for (size_t i = 0; i < c->count; i++)
+		if (c->list[i] == caller)
+			return 1;
+	return 0;
+}
+
+static inline void callers_add(struct callers *c, uint32_t caller)
+{
+	if (!callers_has(c, caller) && c->count < METRICS_MAX_CALLERS)
+		c->list[c->count++] = caller;
+}
+
 struct device_pass {
 	const struct device *device;
 	struct metrics *m;
@@ -103,6 +117,7 @@ struct device_pass {
 	size_t span;           /* index of the current span of the device */
 	uint32_t run, step;    /* from 0 */
 	enum phase phase;
+	int is_past_forward; /* the phase is that of the backward pass or of the optimizer */
 	int backward_seen, run_is_open;
 	/* On the stacks of the latest calls of the model from one line, and of those that a
 	 * backward pass followed. */

@@ -2,26 +2,6 @@
 
 #include "metrics/metrics_head.h"
 
-int metrics_is_logits(const struct device_pass *d, uint64_t tags, bytes size)
-{
-	if (!d->logits || tags & (TAGGED(OPTIMIZER) | TAGGED(LOAD)))
-		return 0;
-	if (tags & TAGGED(LOSS))
-		return size >= d->logits / 4;
-	return same_size(size, d->logits) || (d->logits_half && same_size(size, d->logits / 2)) ||
-	       (d->logits_twice && same_size(size, d->logits * 2));
-}
-
-int metrics_is_score(const struct device_pass *d, uint64_t tags, int autograd, bytes size)
-{
-	if (!d->scores || tags & TAGGED(KV_CACHE))
-		return 0;
-	if (tags & TAGGED(ATTENTION))
-		return !(tags & TAGGED(LINEAR)) &&
-		       (is_kin(size, d->scores) || same_size(size, d->scores / 4));
-	return autograd && is_kin(size, d->scores);
-}
-
 /*
  * Logits in half or twice the precision are one or two blocks of the model, whatever the job's own
  * code makes of them; where the model has many of such a size, it is that of a layer's activations.

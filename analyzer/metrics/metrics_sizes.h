@@ -22,7 +22,25 @@ static inline int is_kin(bytes a, bytes b)
  * request. Tags stacks of optimizer states in `p`. */
 void metrics_find_sizes(struct device_pass *d, struct metrics_pass *p, const struct snapshot *s);
 /* `tags`: of the block's stack. `autograd`: an autograd thread allocates it. */
-int metrics_is_logits(const struct device_pass *d, uint64_t tags, bytes size);
-int metrics_is_score(const struct device_pass *d, uint64_t tags, int autograd, bytes size);
+static inline int metrics_is_logits(const struct device_pass *d, uint64_t tags, bytes size)
+{
+	if (!d->logits || tags & (TAGGED(OPTIMIZER) | TAGGED(LOAD)))
+		return 0;
+	if (tags & TAGGED(LOSS))
+		return size >= d->logits / 4;
+	return same_size(size, d->logits) || (d->logits_half && same_size(size, d->logits / 2)) ||
+	       (d->logits_twice && same_size(size, d->logits * 2));
+}
+
+static inline int metrics_is_score(const struct device_pass *d, uint64_t tags, int autograd,
+				   bytes size)
+{
+	if (!d->scores || tags & TAGGED(KV_CACHE))
+		return 0;
+	if (tags & TAGGED(ATTENTION))
+		return !(tags & TAGGED(LINEAR)) &&
+		       (is_kin(size, d->scores) || same_size(size, d->scores / 4));
+	return autograd && is_kin(size, d->scores);
+}
 
 #endif

@@ -50,7 +50,7 @@ struct device {
 	 * PYTORCH_NO_CUDA_MEMORY_CACHING), so PyTorch's own cudaMallocAsync and cudaMalloc calls
 	 * count as its blocks. */
 	int counted_from_runtime;
-	uint64_t events, tensor_allocs, tensor_frees, pytorch_allocs, reserved_levels;
+	uint64_t tensor_allocs, tensor_frees, other_events, pytorch_allocs, reserved_levels;
 	bytes total; /* the device's size; 0: not known */
 
 	struct moment now; /* first pass: the current one; afterwards the last one */

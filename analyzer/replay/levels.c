@@ -78,8 +78,10 @@ static inline void note_alloc(struct device *d, const struct mt_record *r)
 }
 
 /* Adds an event to the spans; d->now.allocated is the level after it. */
-static inline void note_activity(const struct levels_pass *c, struct device *d,
-				 const struct mt_record *r, int is_alloc)
+__attribute__((always_inline)) static inline void note_activity(const struct levels_pass *c,
+								struct device *d,
+								const struct mt_record *r,
+								int is_alloc)
 {
 	const struct stack_info *stack = tables_stack_info(c->tables, r->stack);
 	enum activity a = (enum activity)stack->activity[c->tables->thread_flags[r->thread] & 3];
@@ -131,7 +133,16 @@ static void record_failure(const struct levels_pass *c, struct device *d, struct
 	note_activity(c, d, r, 1);
 }
 
-static struct device *device_of(struct replay *r, unsigned ordinal, const struct assumptions *a)
+static void begin_device(struct device *d, int counted_from_runtime)
+{
+	d->seen = 1;
+	d->counted_from_runtime = counted_from_runtime;
+	d->timeline = timeline_new(CURVES);
+	d->owner_timeline = timeline_new(OWNERS);
+}
+
+static inline struct device *device_of(struct replay *r, unsigned ordinal,
+				       const struct assumptions *a)
 {
 	struct device *d;
 
@@ -140,12 +151,8 @@ static struct device *device_of(struct replay *r, unsigned ordinal, const struct
 		return NULL;
 	}
 	d = &r->device[ordinal];
-	if (!d->seen) {
-		d->seen = 1;
-		d->counted_from_runtime = a->counted_from_runtime[ordinal];
-		d->timeline = timeline_new(CURVES);
-		d->owner_timeline = timeline_new(OWNERS);
-	}
+	if (__builtin_expect(!d->seen, 0))
+		begin_device(d, a->counted_from_runtime[ordinal]);
 	return d;
 }
 
@@ -166,7 +173,7 @@ static int record_other_memory(struct levels_pass *c, struct device *d, struct p
 	unsigned stack = tables_stack_flags(c->tables, r->stack), alloc = event_alloc_kind(r->kind);
 	int change;
 
-	d->events++;
+	d->other_events++;
 	switch (event_layer(r->kind)) {
 	case MT_LAYER_MAPPED:
 		return 0;
@@ -244,9 +251,10 @@ static void record_tensor(struct levels_pass *c, struct device *d, struct positi
 {
 	int is_alloc = r->kind == MT_TENSOR_ALLOC;
 
-	d->events++;
-	d->tensor_allocs += is_alloc;
-	d->tensor_frees += !is_alloc;
+	if (is_alloc)
+		d->tensor_allocs++;
+	else
+		d->tensor_frees++;
 	if (d->counted_from_runtime)
 		return;
 	account_add(&d->now.allocated, r->bytes);
@@ -285,17 +293,29 @@ static void record_mark(struct levels_pass *c, struct position at, const struct 
 	}
 }
 
+/* An event that is not of the tensor layer. Returns whether it is of a device. */
+static int record_elsewhere(struct levels_pass *c, struct position at, const struct mt_record *r)
+{
+	if (event_layer(r->kind) == MT_LAYER_MARK) {
+		record_mark(c, at, r);
+		return 0;
+	}
+	if (is_host(r)) {
+		c->replay->host_events++;
+		record_host(&c->replay->host, r);
+		return 0;
+	}
+	return r->device != MT_NO_DEVICE || event_layer(r->kind) != MT_LAYER_MAPPED;
+}
+
 static void record_event(struct levels_pass *c, struct position at, const struct mt_record *r)
 {
 	struct replay *replay = c->replay;
+	int is_tensor = r->kind == MT_TENSOR_ALLOC || r->kind == MT_TENSOR_FREE;
 	struct device *d;
 
-	if (!r->kind) {
-		replay->unwritten++;
-		return;
-	}
 	if (!event_layer(r->kind)) {
-		replay->unknown_kinds++;
+		*(r->kind ? &replay->unknown_kinds : &replay->unwritten) += 1;
 		return;
 	}
 	if (!record_is_valid(r)) {
@@ -304,22 +324,13 @@ static void record_event(struct levels_pass *c, struct position at, const struct
 	}
 	if (r->time_ns > replay->last_time_ns)
 		replay->last_time_ns = r->time_ns;
-	if (event_layer(r->kind) == MT_LAYER_MARK) {
-		record_mark(c, at, r);
-		return;
-	}
-	if (is_host(r)) {
-		replay->host_events++;
-		record_host(&replay->host, r);
-		return;
-	}
-	if (r->device == MT_NO_DEVICE && event_layer(r->kind) == MT_LAYER_MAPPED)
+	if (!is_tensor && !record_elsewhere(c, at, r))
 		return;
 	d = device_of(replay, r->device, c->assumptions);
 	if (!d)
 		return;
 	advance(d, r->time_ns);
-	if (r->kind == MT_TENSOR_ALLOC || r->kind == MT_TENSOR_FREE)
+	if (is_tensor)
 		record_tensor(c, d, at, r);
 	else
 		record_other_kinds(c, d, at, r);

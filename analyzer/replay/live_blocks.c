@@ -34,7 +34,9 @@ struct live_blocks_pass {
 	struct live_set live;
 	struct probe *probes;
 	size_t probe_count, next;
-	struct history *history[MT_MAX_DEVICES]; /* NULL: no blocks, or the job trains */
+	struct history *history[MT_MAX_DEVICES]; /* NULL: no blocks, no probe to come, or the job
+						  * trains */
+	int history_count;                       /* of them, not NULL */
 	struct probe *followed[2 * MT_MAX_DEVICES];
 	size_t followed_count;
 	uint64_t followed_until_ns; /* no later allocation is followed */
@@ -189,14 +191,32 @@ static void probe_finish(struct live_blocks_pass *b, struct probe *s, uint64_t e
 		lifetimes_release(&s->lifetimes);
 }
 
+/* What the stacks have allocated up to the probe. Behind the last probe of a device it is not
+ * continued. */
+static void take_history(struct live_blocks_pass *b, struct probe *s)
+{
+	const struct probe *later = s + 1, *end = b->probes + b->probe_count;
+
+	if (!b->history[s->device])
+		return;
+	while (later < end && later->device != s->device)
+		later++;
+	if (later < end) {
+		s->history = history_copy(b->history[s->device]);
+		return;
+	}
+	s->history = b->history[s->device];
+	b->history[s->device] = NULL;
+	b->history_count--;
+}
+
 static void probe_take(struct live_blocks_pass *b, struct probe *s)
 {
 	struct device *d = &b->replay->device[s->device];
 	int is_last = s->failure == (int)d->failure_count - 1;
 
 	collect_lifetimes(b, &s->lifetimes, s->device);
-	if (b->history[s->device])
-		s->history = history_copy(b->history[s->device]);
+	take_history(b, s);
 	if (s->failure >= 0)
 		d->failures[s->failure].largest_free =
 			largest_free(b, s->device, d->failures[s->failure].when.reserved);
@@ -222,13 +242,20 @@ static inline void freed(const struct live_blocks_pass *b, const struct mt_recor
 {
 	const unsigned char *threads = b->tables->thread_flags;
 
-	if (was->kind == MT_TENSOR_ALLOC && was->device < MT_MAX_DEVICES && b->history[was->device])
-		history_take(b->history[was->device], was);
-	if (threads[was->thread] & THREAD_AUTOGRAD && !(threads[by->thread] & THREAD_AUTOGRAD) &&
-	    was->device < MT_MAX_DEVICES)
+	if (b->has_autograd && threads[was->thread] & THREAD_AUTOGRAD &&
+	    !(threads[by->thread] & THREAD_AUTOGRAD) && was->device < MT_MAX_DEVICES)
 		account_add(&b->replay->device[was->device].outlived, -by->bytes);
 	if (b->followed_count && was->time_ns <= b->followed_until_ns)
 		end_lifetimes(b, was, by);
+}
+
+/* The history of a block's device; NULL: it has none. */
+static inline struct history *history_of(const struct live_blocks_pass *b,
+					 const struct mt_record *alloc)
+{
+	return alloc->kind == MT_TENSOR_ALLOC && alloc->device < MT_MAX_DEVICES
+		       ? b->history[alloc->device]
+		       : NULL;
 }
 
 /* An event of the tensor layer, for the names of the backward pass's blocks. */
@@ -237,7 +264,7 @@ static inline void note_backward(const struct live_blocks_pass *b, const struct 
 {
 	struct backward *backward;
 
-	if (!b->has_autograd || r->device >= MT_MAX_DEVICES)
+	if (r->device >= MT_MAX_DEVICES)
 		return;
 	backward = &b->replay->device[r->device].backward;
 	if (r->kind == MT_TENSOR_ALLOC)
@@ -246,6 +273,24 @@ static inline void note_backward(const struct live_blocks_pass *b, const struct 
 		backward_free(backward, was);
 	else if (r->kind == MT_TENSOR_OOM)
 		backward_failed(backward);
+}
+
+/* A block `r` of its own is allocated, or `was` is freed by `r`: a job that trains has a backward
+ * pass, any other one a history. */
+static inline void note_block(const struct live_blocks_pass *b, const struct mt_record *r,
+			      const struct mt_record *was)
+{
+	struct history *history;
+
+	if (b->has_autograd) {
+		note_backward(b, r, was);
+	} else if (b->history_count) {
+		history = history_of(b, was ? was : r);
+		if (history && was)
+			history_take(history, was);
+		else if (history)
+			history_add(history, r);
+	}
 }
 
 static void apply(struct live_blocks_pass *b, const struct mt_record *r, size_t count,
@@ -262,20 +307,17 @@ static void apply(struct live_blocks_pass *b, const struct mt_record *r, size_t 
 		if (!record_is_valid(&r[i]))
 			continue;
 		if (!alloc) {
-			if (r[i].kind == MT_TENSOR_OOM)
+			if (r[i].kind == MT_TENSOR_OOM && b->has_autograd)
 				note_backward(b, &r[i], NULL);
 		} else if (alloc == r[i].kind) {
 			b->replay->allocs_twice += !live_set_add(&b->live, &r[i]);
 			b->quiet = 0;
-			if (r[i].kind == MT_TENSOR_ALLOC && r[i].device < MT_MAX_DEVICES &&
-			    b->history[r[i].device])
-				history_add(b->history[r[i].device], &r[i]);
-			note_backward(b, &r[i], NULL);
+			note_block(b, &r[i], NULL);
 		} else if (!live_set_take(&b->live, alloc, r[i].address, &was)) {
 			b->replay->frees_unknown++;
 		} else {
 			freed(b, &was, &r[i]);
-			note_backward(b, &r[i], &was);
+			note_block(b, &r[i], &was);
 		}
 	}
 }
@@ -399,8 +441,10 @@ void replay_live_blocks(struct replay *r, const struct trace *t, const struct re
 	for (size_t i = 0; i < ARRAY_SIZE(t->tables.thread_flags); i++)
 		b.has_autograd |= t->tables.thread_flags[i] & THREAD_AUTOGRAD;
 	for (int i = 0; i < MT_MAX_DEVICES && !b.has_autograd; i++)
-		if (r->device[i].seen)
+		if (r->device[i].seen) {
 			b.history[i] = history_new(t->tables.stack_count);
+			b.history_count++;
+		}
 	plan_probes(&b);
 	r->truncated |= trace_visit(t, &w) < 0;
 	for (int i = 0; i < MT_MAX_DEVICES; i++) {

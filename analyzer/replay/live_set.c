@@ -55,23 +55,24 @@ static void enlarge(struct live_set *l)
 	free(old);
 }
 
-int live_set_replace(struct live_set *l, const struct mt_record *r, struct mt_record *was)
+int live_set_add(struct live_set *l, const struct mt_record *r)
 {
 	size_t i = find(l, r->kind, r->address);
 	int is_new = !l->slots[i].kind;
 
-	*was = l->slots[i];
 	l->slots[i] = *r;
 	if (is_new && ++l->count > l->mask / 2 + 1)
 		enlarge(l);
 	return is_new;
 }
 
-int live_set_add(struct live_set *l, const struct mt_record *r)
+int live_set_replace(struct live_set *l, const struct mt_record *r, struct mt_record *was)
 {
-	struct mt_record was;
+	const struct mt_record *slot = live_set_find(l, r->kind, r->address);
 
-	return live_set_replace(l, r, &was);
+	if (slot)
+		*was = *slot;
+	return live_set_add(l, r);
 }
 
 const struct mt_record *live_set_find(const struct live_set *l, unsigned kind, uint64_t address)

@@ -40,4 +40,6 @@ void timeline_advance(struct timeline *t, uint64_t time, const bytes *levels)
 		for (unsigned c = 0; c < t->curves; c++)
 			b[c] = (struct bin){ levels[c], levels[c], levels[c] };
 	}
+	t->now = &t->bins[(t->used - 1) * t->curves];
+	t->end_ns = (uint64_t)t->used << t->shift;
 }

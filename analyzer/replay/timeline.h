@@ -14,7 +14,9 @@ struct bin {
 };
 
 struct timeline {
-	size_t used; /* the last bin is the current one */
+	size_t used;     /* the last bin is the current one */
+	struct bin *now; /* the current bin's curves; NULL: there is no bin */
+	uint64_t end_ns; /* of the current bin; 0: there is no bin */
 	unsigned shift;
 	unsigned curves;
 	struct bin bins[]; /* TIMELINE_BINS times `curves` */
@@ -27,7 +29,7 @@ struct timeline *timeline_new(unsigned curves);
  * change. */
 static inline int timeline_is_due(const struct timeline *t, uint64_t time)
 {
-	return !t->used || time >> t->shift >= t->used;
+	return time >= t->end_ns;
 }
 
 /* Makes the bin of `time` the current one. `levels`: the level of each curve until then. */
@@ -36,7 +38,7 @@ void timeline_advance(struct timeline *t, uint64_t time, const bytes *levels);
 /* Records a new level of a curve, in the current bin. */
 static inline void timeline_record(struct timeline *t, unsigned curve, bytes level)
 {
-	struct bin *b = &t->bins[(t->used - 1) * t->curves + curve];
+	struct bin *b = &t->now[curve];
 
 	if (level > b->peak)
 		b->peak = level;

@@ -51,15 +51,17 @@ static inline int event_is_segment(unsigned alloc_kind)
 	return alloc_kind == MT_DEVICE_ALLOC || alloc_kind == MT_MAP;
 }
 
-/* Damage shows as a size or a time beyond all bounds, or as an ALLOC of less than nothing. */
+/* Damage shows as a size or a time beyond all bounds, or as an ALLOC of less than nothing. The
+ * bytes of a FREE are negative; as unsigned numbers, sizes of the wrong sign are beyond the bound.
+ */
 static inline int record_is_valid(const struct mt_record *r)
 {
 	unsigned alloc = event_alloc_kind(r->kind);
+	uint64_t size = (uint64_t)r->bytes;
 
-	if (r->bytes > RECORD_MAX_BYTES || r->bytes < -RECORD_MAX_BYTES ||
-	    r->time_ns > RECORD_MAX_NS)
-		return 0;
-	return alloc && alloc != r->kind ? r->bytes <= 0 : r->bytes >= 0;
+	if (alloc && alloc != r->kind)
+		size = -size;
+	return size <= RECORD_MAX_BYTES && r->time_ns <= RECORD_MAX_NS;
 }
 
 #endif
