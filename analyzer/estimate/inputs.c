@@ -66,15 +66,15 @@ static wide read_number(struct inputs *in, enum config_field f, wide least, wide
 }
 
 /* One message for all keys that are missing, with what to type. */
-static void name_missing(struct inputs *in, enum config_field f)
+__attribute__((cold, noinline)) static void name_missing(struct inputs *in, enum config_field f)
 {
 	const char *system = in->out->system->name;
 	struct buf names = { 0 }, typed = { 0 };
 	int count = 0;
 
-	in->missing[f] = 1;
+	in->missing[f / 64] |= UINT64_C(1) << f % 64;
 	for (int i = 0; i < CONFIG_FIELDS; i++)
-		if (in->missing[i]) {
+		if (in->missing[i / 64] >> i % 64 & 1) {
 			buf_addf(&names, "%s%s", count++ ? ", " : "", fields[i].name);
 			buf_addf(&typed, " --set %s=N", fields[i].name);
 		}
