@@ -5,12 +5,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Makes room for `length` bytes more and the end. */
+static void reserve(struct buf *b, size_t length)
+{
+	if (b->room - b->length > length)
+		return;
+	b->room = (b->length + length + 1) * 2;
+	b->text = xrealloc(b->text, b->room, 1);
+}
+
 void buf_add(struct buf *b, const void *text, size_t length)
 {
-	if (b->room - b->length <= length) {
-		b->room = (b->length + length + 1) * 2;
-		b->text = xrealloc(b->text, b->room, 1);
-	}
+	reserve(b, length);
 	if (length)
 		memcpy(b->text + b->length, text, length);
 	b->length += length;
@@ -90,6 +96,16 @@ static size_t colour_at(const unsigned char *s, size_t left)
 	return n < left && s[n] == 'm' ? n + 1 : 0;
 }
 
+/* How many bytes from `s` are printable ASCII, which no cleaning changes. */
+static size_t plain_run(const unsigned char *s, size_t left)
+{
+	size_t n = 0;
+
+	while (n < left && s[n] >= 0x20 && s[n] < 0x7f)
+		n++;
+	return n;
+}
+
 enum cleaning { VALID, CLEAN, PAGE };
 
 static void add_utf8(struct buf *b, struct str text, enum cleaning how)
@@ -97,10 +113,17 @@ static void add_utf8(struct buf *b, struct str text, enum cleaning how)
 	const unsigned char *s = (const unsigned char *)text.at;
 	size_t i = 0;
 
+	if (text.length)
+		reserve(b, text.length);
 	while (i < text.length) {
 		uint32_t code = 0;
-		size_t n = utf8_sequence(s + i, text.length - i, &code);
+		size_t run = plain_run(s + i, text.length - i), n;
 
+		buf_add(b, s + i, run);
+		i += run;
+		if (i == text.length)
+			break;
+		n = utf8_sequence(s + i, text.length - i, &code);
 		if (how == PAGE && (code == '\n' || code == '\t'))
 			buf_add(b, s + i, 1);
 		else if (how == PAGE && code == 0x1b && (n = colour_at(s + i, text.length - i)))
