@@ -101,6 +101,12 @@ static inline bytes moment_device(const struct moment *m)
 	return m->reserved + m->other + m->untracked;
 }
 
+/* The events of the device. */
+static inline uint64_t device_events(const struct device *d)
+{
+	return d->tensor_allocs + d->tensor_frees + d->other_events;
+}
+
 /*
  * Did the job go on after this failure? Also a job that ends still allocates a little, to print, to
  * clean up or to save. It went on if PyTorch allocated, after the failure, at least the requested

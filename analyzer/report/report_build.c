@@ -429,8 +429,7 @@ static void add_device(struct report *report, struct builder *b, int ordinal, in
 		  : counter(running->total_bytes) ? counter(running->total_bytes)
 						  : UNKNOWN_BYTES;
 	r.counted_from_runtime = d->counted_from_runtime;
-	r.events = d->tensor_allocs + d->tensor_frees + d->other_events +
-		   (first ? b->replay->host_events : 0);
+	r.events = device_events(d) + (first ? b->replay->host_events : 0);
 	r.tensor_allocs = d->tensor_allocs;
 	r.tensor_frees = d->tensor_frees;
 	r.final_reserved = d->now.reserved;

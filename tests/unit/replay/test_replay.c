@@ -14,7 +14,7 @@ static void the_peak_and_what_was_live(void **state)
 	release(f, 0x3000, 300);
 	forward(f, 0x3000, 50);
 	run(f);
-	assert_int_equal(d->events, 6);
+	assert_int_equal(device_events(d), 6);
 	assert_int_equal(d->tensor_allocs, 4);
 	assert_int_equal(d->tensor_frees, 2);
 	assert_int_equal(d->peak.allocated, 400);
@@ -74,7 +74,7 @@ static void each_curve_has_its_own_peak(void **state)
 	assert_int_equal(d->device_peak.other, 20 * MIB);
 	assert_int_equal(d->device_peak.untracked, 140 * MIB);
 	assert_int_equal(d->context, 100 * MIB);
-	assert_int_equal(d->events, 4);
+	assert_int_equal(device_events(d), 4);
 }
 
 static void untracked_is_never_negative(void **state)
@@ -143,7 +143,7 @@ static void without_reports_of_the_allocator_pools_count(void **state)
 	assert_int_equal(d->at_peak.blocks, 2);
 	assert_int_equal(d->final.bytes, 5 * MIB);
 	assert_int_equal(d->failures_seen, 1);
-	assert_int_equal(d->events, 4);
+	assert_int_equal(device_events(d), 4);
 }
 
 static void allocations_of_other_callers_do_not_count_as_the_allocators(void **state)
@@ -179,7 +179,7 @@ static void a_gap_is_bridged_by_the_keyframe(void **state)
 	assert_int_equal(f->replay.open_gaps, 0);
 	/* the steps in the gap are not counted */
 	assert_int_equal(f->replay.device[0].now.step, 0);
-	assert_int_equal(d->events, 4);
+	assert_int_equal(device_events(d), 4);
 	assert_int_equal(d->peak.allocated, 850);
 	assert_int_equal(d->peak.reserved, 4000);
 	assert_int_equal(d->peak.other, 30);
