@@ -164,10 +164,13 @@ static void count_workspaces(struct block_context *c, const struct lifetimes *l)
 	unsigned n = 0, all = 0;
 
 	for (size_t i = 0; i < l->count; i++) {
-		const struct span *s = span_at(c, l->list[i].alloc.time_ns);
+		const struct span *s;
 
-		if (!s || l->list[i].freed_ns <= c->in.end_ns ||
+		if (l->list[i].freed_ns <= c->in.end_ns ||
 		    !workspace_sizes_have(&c->workspaces, l->list[i].alloc.bytes))
+			continue;
+		s = span_at(c, l->list[i].alloc.time_ns);
+		if (!s)
 			continue;
 		n += s->phase == PHASE_BACKWARD;
 		all++;
@@ -193,7 +196,8 @@ int block_is_of_unused_graph(const struct block_context *c, const struct block_i
 static void count_kept(struct block_context *c, const struct lifetimes *l)
 {
 	c->kept = xcalloc(c->span_count, sizeof(*c->kept));
-	for (size_t i = 0; i < l->count; i++) {
+	/* Without a backward pass nothing outlives one. */
+	for (size_t i = 0; i < l->count && c->span_count && c->after[0] < c->span_count; i++) {
 		struct block_info f = block_info_of(c, &l->list[i]);
 
 		if (f.alloc_span && block_outlives_backward(c, &f))

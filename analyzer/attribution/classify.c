@@ -305,11 +305,13 @@ static void find_gradients(const struct block_context *c, struct lifetimes *l)
 
 	for (size_t i = 0; i < l->count; i++) {
 		struct lifetime *x = &l->list[i];
-		struct block_info f = block_info_of(c, x);
+		struct block_info f;
 
-		if (x->category == CATEGORY_TEMPORARIES && f.alloc_span && !f.free_span &&
-		    f.alloc_span->phase == PHASE_BACKWARD && f.backward_end == c->span_count &&
-		    count_alike(&parameters, x->alloc.bytes))
+		if (x->category != CATEGORY_TEMPORARIES)
+			continue;
+		f = block_info_of(c, x);
+		if (f.alloc_span && !f.free_span && f.alloc_span->phase == PHASE_BACKWARD &&
+		    f.backward_end == c->span_count && count_alike(&parameters, x->alloc.bytes))
 			x->category = CATEGORY_GRADIENTS;
 	}
 	size_counts_release(&parameters);

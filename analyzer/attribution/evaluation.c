@@ -150,6 +150,10 @@ void evaluation_find(struct span *list, size_t count)
 	uint64_t most = 0;
 
 	find_lines(&l);
+	if (!l.call_count) {
+		free(l.calls);
+		return;
+	}
 	find_order(&l);
 	for (size_t i = 0; i < l.call_count; i++)
 		if (!l.calls[i].is_known && !is_evaluation(&l.calls[i]) &&

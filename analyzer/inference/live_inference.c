@@ -359,6 +359,7 @@ struct live_inference inference_live(const struct lifetimes *l, const struct his
 	struct live_inference r = { 0 };
 	struct kept_stacks n;
 	struct block *list;
+	int is_evaluation;
 	unsigned dropped;
 	bytes period;
 	size_t count;
@@ -367,9 +368,10 @@ struct live_inference inference_live(const struct lifetimes *l, const struct his
 		return r;
 	n = count_kept(h, t);
 	dropped = count_dropped(spans);
+	is_evaluation = is_all_evaluation(spans);
 	period = period_of(h, t);
 	r.graphs_dropped = dropped;
-	if (!is_all_evaluation(spans))
+	if (!is_evaluation)
 		r.keeps_graph =
 			n.stacks >= MIN_STACKS ? 5 * n.kept > 2 * n.stacks : dropped >= DROPPED;
 	list = collect(l, h, &count);
@@ -387,7 +389,7 @@ struct live_inference inference_live(const struct lifetimes *l, const struct his
 		}
 	}
 	free(list);
-	r.is_inference = r.cache_token || is_all_evaluation(spans) || dropped >= DROPPED ||
+	r.is_inference = r.cache_token || is_evaluation || dropped >= DROPPED ||
 			 (period && !r.keeps_graph && frees_all(l, h, t));
 	r.calls = calls_of(h, t);
 	return r.is_inference || (r.keeps_graph && r.calls) ? r : (struct live_inference){ 0 };
