@@ -8,7 +8,20 @@ typedef struct {
 	char bytes[128];
 } ncclUniqueId;
 typedef struct comm *ncclComm_t;
-enum { INT8 = 0, INT32 = 2, INT64 = 4, HALF = 6, FLOAT = 7, DOUBLE = 8, BFLOAT16 = 9 };
+enum {
+	INT8,
+	UINT8,
+	INT32,
+	UINT32,
+	INT64,
+	UINT64,
+	HALF,
+	FLOAT,
+	DOUBLE,
+	BFLOAT16,
+	FLOAT8E4M3,
+	FLOAT8E5M2
+};
 enum { SUM, PROD, MAX, MIN, AVG };
 enum { SYSTEM_ERROR = 2, INVALID_ARGUMENT = 4, INVALID_USAGE = 5, REMOTE_ERROR = 6 };
 int ncclGetUniqueId(ncclUniqueId *id);
@@ -35,6 +48,9 @@ int ncclScatter(const void *from, void *to, size_t count, int type, int root, nc
 		void *stream);
 int ncclSend(const void *data, size_t count, int type, int peer, ncclComm_t comm, void *stream);
 int ncclRecv(void *data, size_t count, int type, int peer, ncclComm_t comm, void *stream);
+int ncclRedOpCreatePreMulSum(int *operation, void *scalar, int type, int residence,
+			     ncclComm_t comm);
+int ncclRedOpDestroy(int operation, ncclComm_t comm);
 int ncclGroupStart(void);
 int ncclGroupEnd(void);
 

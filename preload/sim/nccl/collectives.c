@@ -34,7 +34,7 @@ static uint64_t ring_time(const struct comm *comm, size_t bytes, int rounds)
 
 /* ---- reductions with a factor from the caller */
 
-static double factors[256];
+static char factors[256][8]; /* each of the type of its operation */
 static _Atomic unsigned last_factor;
 
 NCCL(int, ncclRedOpCreatePreMulSum, int *operation, void *scalar, int type, int residence,
@@ -42,7 +42,7 @@ NCCL(int, ncclRedOpCreatePreMulSum, int *operation, void *scalar, int type, int 
 {
 	(void)residence, (void)comm; /* a scalar of the device can be read here */
 	unsigned slot = last_factor++ % LENGTH(factors);
-	factors[slot] = reduce_number(scalar, type);
+	memcpy(factors[slot], scalar, reduce_size(type));
 	*operation = OPERATION_OWN + (int)slot;
 	return NCCL_OK;
 }
@@ -50,10 +50,10 @@ NCCL(int, ncclRedOpCreatePreMulSum, int *operation, void *scalar, int type, int 
 static void finish(void *data, size_t count, int type, int operation, const struct comm *comm)
 {
 	if (operation == OPERATION_AVG)
-		reduce_scale(data, count, type, 1, comm->ranks);
+		reduce_divide(data, count, type, comm->ranks);
 	else if (operation >= OPERATION_OWN)
 		reduce_scale(data, count, type,
-			     factors[(unsigned)(operation - OPERATION_OWN) % LENGTH(factors)], 1);
+			     factors[(unsigned)(operation - OPERATION_OWN) % LENGTH(factors)]);
 }
 
 /* ---- collectives */

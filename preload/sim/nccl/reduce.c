@@ -3,8 +3,6 @@
 
 #include "device/half.h"
 
-#include <string.h>
-
 enum type {
 	INT8,
 	UINT8,
@@ -104,56 +102,32 @@ void reduce_into(void *into, const void *from, size_t count, int type, int opera
 	combine[type](into, from, count, operation);
 }
 
-double reduce_number(const void *element, int type)
+/* One after another: their products wrap as those of the type do. */
+void reduce_scale(void *data, size_t count, int type, const void *scalar)
 {
-	switch (type) {
-	case INT8:
-		return *(const int8_t *)element;
-	case UINT8:
-		return *(const uint8_t *)element;
-	case INT32:
-		return *(const int32_t *)element;
-	case UINT32:
-		return *(const uint32_t *)element;
-	case INT64:
-		return (double)*(const int64_t *)element;
-	case UINT64:
-		return (double)*(const uint64_t *)element;
-	case HALF:
-		return half_to_float(*(const uint16_t *)element);
-	case FLOAT:
-		return *(const float *)element;
-	case DOUBLE:
-		return *(const double *)element;
-	case BFLOAT16:
-		return bfloat16_to_float(*(const uint16_t *)element);
-	default:
-		return 1;
-	}
+	for (size_t i = 0; i < count; i++)
+		reduce_into((char *)data + i * reduce_size(type), scalar, 1, type, PROD);
 }
 
-/* Divided last: integers come out whole. */
-#define SCALE(id, ctype, convert, back)                                                       \
-	case id:                                                                              \
-		for (size_t i = 0; i < count; i++)                                            \
-			((ctype *)data)[i] =                                                  \
-				back((double)convert(((ctype *)data)[i]) * factor / divisor); \
+#define DIVIDE(id, ctype, wide, convert, back)                                                  \
+	case id:                                                                                \
+		for (size_t i = 0; i < count; i++)                                              \
+			((ctype *)data)[i] =                                                    \
+				(ctype)back((wide)convert(((ctype *)data)[i]) / (wide)divisor); \
 		break;
-#define HALF_OF(x) half_of_float((float)(x))
-#define BFLOAT16_OF(x) bfloat16_of_float((float)(x))
 
-void reduce_scale(void *data, size_t count, int type, double factor, double divisor)
+void reduce_divide(void *data, size_t count, int type, int divisor)
 {
 	switch (type) {
-		SCALE(INT8, int8_t, SAME, (int8_t))
-		SCALE(UINT8, uint8_t, SAME, (uint8_t))
-		SCALE(INT32, int32_t, SAME, (int32_t))
-		SCALE(UINT32, uint32_t, SAME, (uint32_t))
-		SCALE(INT64, int64_t, SAME, (int64_t))
-		SCALE(UINT64, uint64_t, SAME, (uint64_t))
-		SCALE(HALF, uint16_t, half_to_float, HALF_OF)
-		SCALE(FLOAT, float, SAME, (float))
-		SCALE(DOUBLE, double, SAME, )
-		SCALE(BFLOAT16, uint16_t, bfloat16_to_float, BFLOAT16_OF)
+		DIVIDE(INT8, int8_t, int, SAME, SAME)
+		DIVIDE(UINT8, uint8_t, int, SAME, SAME)
+		DIVIDE(INT32, int32_t, int32_t, SAME, SAME)
+		DIVIDE(UINT32, uint32_t, uint32_t, SAME, SAME)
+		DIVIDE(INT64, int64_t, int64_t, SAME, SAME)
+		DIVIDE(UINT64, uint64_t, uint64_t, SAME, SAME)
+		DIVIDE(HALF, uint16_t, float, half_to_float, half_of_float)
+		DIVIDE(FLOAT, float, float, SAME, SAME)
+		DIVIDE(DOUBLE, double, double, SAME, SAME)
+		DIVIDE(BFLOAT16, uint16_t, float, bfloat16_to_float, bfloat16_of_float)
 	}
 }
