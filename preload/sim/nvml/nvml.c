@@ -16,6 +16,7 @@ enum {
 	NVML_UNINITIALIZED = 1,
 	NVML_INVALID = 2,
 	NVML_UNSUPPORTED = 3,
+	NVML_NOT_FOUND = 6,
 	NVML_SMALL = 7
 };
 
@@ -77,9 +78,22 @@ NVML(nvmlShutdown, void)
 EXPORT const char *nvmlErrorString(int error);
 EXPORT const char *nvmlErrorString(int error)
 {
-	static const char *const texts[] = { "Success", "Uninitialized", "Invalid Argument",
-					     "Not Supported" };
-	return error >= 0 && error < (int)LENGTH(texts) ? texts[error] : "Unknown Error";
+	switch (error) {
+	case NVML_OK:
+		return "Success";
+	case NVML_UNINITIALIZED:
+		return "Uninitialized";
+	case NVML_INVALID:
+		return "Invalid Argument";
+	case NVML_UNSUPPORTED:
+		return "Not Supported";
+	case NVML_NOT_FOUND:
+		return "Not Found";
+	case NVML_SMALL:
+		return "Insufficient Size";
+	default:
+		return "Unknown Error";
+	}
 }
 
 /* ---- the devices */
@@ -98,36 +112,39 @@ TWIN(nvmlDeviceGetHandleByIndex, _v2);
 NVML(nvmlDeviceGetHandleByPciBusId, const char *id, void **handle)
 {
 	unsigned domain, bus;
-	return sscanf(id, "%x:%x", &domain, &bus) == 2 && bus ? hand_out(bus - 1, handle)
-							      : NVML_INVALID;
+	if (sscanf(id, "%x:%x", &domain, &bus) != 2)
+		return NVML_INVALID;
+	return !ready() && bus - 1 >= settings.gpus ? NVML_NOT_FOUND : hand_out(bus - 1, handle);
 }
 TWIN(nvmlDeviceGetHandleByPciBusId, _v2);
 
-static void write_uuid(int device, char *out, unsigned size)
+static int write_uuid(int device, char *out, unsigned size)
 {
 	unsigned char u[16];
+	char uuid[48];
 	settings_uuid(device, u);
-	snprintf(out, size,
+	snprintf(uuid, sizeof uuid,
 		 "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0],
 		 u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13],
 		 u[14], u[15]);
+	return text(out, size, uuid);
 }
 NVML(nvmlDeviceGetHandleByUUID, const char *uuid, void **handle)
 {
 	char own[48];
-	for (unsigned i = 0; !ready() && i < settings.gpus; i++) {
+	if (ready())
+		return NVML_UNINITIALIZED;
+	for (unsigned i = 0; i < settings.gpus; i++) {
 		write_uuid((int)i, own, sizeof own);
 		if (!strcmp(uuid, own))
 			return hand_out(i, handle);
 	}
-	return NVML_INVALID;
+	return NVML_NOT_FOUND;
 }
 NVML(nvmlDeviceGetUUID, void *handle, char *out, unsigned size)
 {
 	int index = index_of(handle);
-	if (index >= 0)
-		write_uuid(index, out, size);
-	return index < 0 ? NVML_INVALID : NVML_OK;
+	return index < 0 ? NVML_INVALID : write_uuid(index, out, size);
 }
 NVML(nvmlDeviceGetIndex, void *handle, unsigned *index)
 {
@@ -252,12 +269,15 @@ NVML(nvmlSystemGetDriverVersion, char *out, unsigned size)
 }
 NVML(nvmlSystemGetNVMLVersion, char *out, unsigned size)
 {
-	return text(out, size, "13.595.00");
+	char version[64]; /* "12.535.183.06": of CUDA 12, and of the driver */
+	snprintf(version, sizeof version, "%d.%s", context_cuda(settings.driver, 0) / 1000,
+		 context_driver(settings.driver));
+	return text(out, size, version);
 }
 NVML(nvmlSystemGetCudaDriverVersion, int *version)
 {
 	int (*own)(int *) = (int (*)(int *))dlsym(RTLD_DEFAULT, "cuDriverGetVersion");
-	*version = 13000;
+	*version = context_cuda(settings.driver, 0);
 	return own && own(version) ? NVML_UNINITIALIZED : NVML_OK;
 }
 TWIN(nvmlSystemGetCudaDriverVersion, _v2);
