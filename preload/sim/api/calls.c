@@ -3,6 +3,7 @@
 #include "device/status.h"
 
 #include <stdatomic.h>
+#include <sys/types.h>
 
 /* Once for each call: a training loop would repeat it for ever. */
 static int refuse_once(enum library library, const char *call, atomic_bool *said)
@@ -24,5 +25,13 @@ static int refuse_once(enum library library, const char *call, atomic_bool *said
 	{                                                          \
 		static atomic_bool said;                           \
 		return refuse_once(LIB_##library, #symbol, &said); \
+	}
+#define REFUSE_AS(library, symbol, type, value)             \
+	EXPORT type symbol(void);                           \
+	EXPORT type symbol(void)                            \
+	{                                                   \
+		static atomic_bool said;                    \
+		refuse_once(LIB_##library, #symbol, &said); \
+		return (value);                             \
 	}
 #include "api/calls.def"

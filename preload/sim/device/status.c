@@ -5,10 +5,9 @@
 #include "device/stream.h"
 
 static const struct {
-	const char *name;
 	int unsupported, uninitialized;
 } libraries[] = {
-#define LIBRARY(id, name, unsupported, uninitialized) { name, unsupported, uninitialized },
+#define LIBRARY(id, unsupported, uninitialized) { unsupported, uninitialized },
 #include "device/libraries.def"
 #undef LIBRARY
 };

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 
 enum library {
-#define LIBRARY(id, name, unsupported, uninitialized) LIB_##id,
+#define LIBRARY(id, unsupported, uninitialized) LIB_##id,
 #include "device/libraries.def"
 #undef LIBRARY
 };
