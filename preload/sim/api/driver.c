@@ -10,8 +10,6 @@
 #include "device/stream.h"
 
 #include <cuda.h>
-#include <stdatomic.h>
-#include <string.h>
 
 static CUresult ready(void)
 {
@@ -43,17 +41,11 @@ static const struct {
 	CUresult code;
 	const char *name, *text;
 } errors[] = {
-	{ CUDA_SUCCESS, "CUDA_SUCCESS", "no error" },
-	{ CUDA_ERROR_INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE", "invalid argument" },
-	{ CUDA_ERROR_OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory" },
-	{ CUDA_ERROR_NOT_INITIALIZED, "CUDA_ERROR_NOT_INITIALIZED", "initialization error" },
-	{ CUDA_ERROR_NO_DEVICE, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected" },
-	{ CUDA_ERROR_INVALID_DEVICE, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal" },
-	{ CUDA_ERROR_INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context" },
-	{ CUDA_ERROR_INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle" },
-	{ CUDA_ERROR_NOT_FOUND, "CUDA_ERROR_NOT_FOUND", "named symbol not found" },
-	{ CUDA_ERROR_NOT_READY, "CUDA_ERROR_NOT_READY", "device not ready" },
-	{ CUDA_ERROR_NOT_SUPPORTED, "CUDA_ERROR_NOT_SUPPORTED", "operation not supported" },
+#define ERROR(driver, runtime, text) { driver, #driver, text },
+#define RUNTIME_ERROR(runtime, text)
+#include "api/errors.def"
+#undef ERROR
+#undef RUNTIME_ERROR
 };
 
 EXPORT CUresult cuGetErrorString(CUresult error, const char **text)
@@ -174,7 +166,7 @@ EXPORT CUresult cuCtxGetCurrent(CUcontext *context)
 EXPORT CUresult cuCtxSetCurrent(CUcontext context)
 {
 	int device = context ? device_of(context) : device_current();
-	return (CUresult)(device < 0 ? SIM_INVALID_VALUE : device_select(device));
+	return device < 0 ? CUDA_ERROR_INVALID_CONTEXT : (CUresult)device_select(device);
 }
 EXPORT CUresult cuCtxGetDevice(CUdevice *device)
 {

@@ -9,7 +9,6 @@
 #include "device/stream.h"
 
 #include <cuda.h>
-#include <string.h>
 
 static CUresult linear(CUdeviceptr *address, size_t bytes)
 {
@@ -146,7 +145,6 @@ PTSZ(cuMemcpyDtoHAsync_v2);
 PTSZ(cuMemcpyDtoDAsync_v2);
 PTSZ(cuMemcpyAsync);
 
-/* Zero and repeated bytes are one fill; other patterns are written while small. */
 static CUresult fill(CUdeviceptr to, unsigned value, size_t width, size_t count, CUstream s)
 {
 	int error = device_use_current();
@@ -155,9 +153,8 @@ static CUresult fill(CUdeviceptr to, unsigned value, size_t width, size_t count,
 	stream_work(s, speed_memory(product(count, width)));
 	if (width == 1 || !value)
 		fill_bytes((void *)to, (int)(value & 0xff), count * width);
-	else if (count * width <= KIB(64))
-		for (size_t i = 0; i < count; i++)
-			memcpy((char *)to + i * width, &value, width);
+	else
+		fill_words((void *)to, value, width, count);
 	return CUDA_SUCCESS;
 }
 EXPORT CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char v, size_t n)

@@ -25,40 +25,21 @@ EXPORT cudaError_t cudaPeekAtLastError(void)
 	return (cudaError_t)runtime_last_error();
 }
 
-/* The codes that the simulation itself returns; the driver uses the same numbers. */
 static const struct {
-	int code;
+	cudaError_t code;
 	const char *name, *text;
 } errors[] = {
-	{ SIM_OK, "cudaSuccess", "no error" },
-	{ SIM_INVALID_VALUE, "cudaErrorInvalidValue", "invalid argument" },
-	{ SIM_OUT_OF_MEMORY, "cudaErrorMemoryAllocation", "out of memory" },
-	{ SIM_NOT_INITIALIZED, "cudaErrorInitializationError", "initialization error" },
-	{ cudaErrorPeerAccessAlreadyEnabled, "cudaErrorPeerAccessAlreadyEnabled",
-	  "peer access is already enabled" },
-	{ cudaErrorPeerAccessNotEnabled, "cudaErrorPeerAccessNotEnabled",
-	  "peer access has not been enabled" },
-	{ cudaErrorHostMemoryAlreadyRegistered, "cudaErrorHostMemoryAlreadyRegistered",
-	  "part or all of the requested memory range is already mapped" },
-	{ cudaErrorHostMemoryNotRegistered, "cudaErrorHostMemoryNotRegistered",
-	  "pointer does not correspond to a registered memory region" },
-	{ SIM_NO_DEVICE, "cudaErrorNoDevice", "no CUDA-capable device is detected" },
-	{ cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal" },
-	{ cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle",
-	  "invalid resource handle" },
-	{ cudaErrorSymbolNotFound, "cudaErrorSymbolNotFound", "named symbol not found" },
-	{ cudaErrorNotReady, "cudaErrorNotReady", "device not ready" },
-	{ cudaErrorNotSupported, "cudaErrorNotSupported", "operation not supported" },
-	{ cudaErrorStreamCaptureUnsupported, "cudaErrorStreamCaptureUnsupported",
-	  "operation not permitted when stream is capturing" },
-	{ cudaErrorIllegalState, "cudaErrorIllegalState",
-	  "the operation cannot be performed in the present state" },
+#define ERROR(driver, runtime, text) RUNTIME_ERROR(runtime, text)
+#define RUNTIME_ERROR(runtime, text) { runtime, #runtime, text },
+#include "api/errors.def"
+#undef ERROR
+#undef RUNTIME_ERROR
 };
 
 EXPORT const char *cudaGetErrorString(cudaError_t error)
 {
 	for (size_t i = 0; i < LENGTH(errors); i++)
-		if (errors[i].code == (int)error)
+		if (errors[i].code == error)
 			return errors[i].text;
 	return "unrecognized error code";
 }
@@ -66,7 +47,7 @@ EXPORT const char *cudaGetErrorString(cudaError_t error)
 EXPORT const char *cudaGetErrorName(cudaError_t error)
 {
 	for (size_t i = 0; i < LENGTH(errors); i++)
-		if (errors[i].code == (int)error)
+		if (errors[i].code == error)
 			return errors[i].name;
 	return "unrecognized error code";
 }

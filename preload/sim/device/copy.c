@@ -24,6 +24,7 @@
 #define WHOLE_MAX KIB(64)
 #define ON_DEVICE_MAX MIB(64)
 #define TOO_LARGE "a copy is larger than 64 MiB"
+#define TOO_LARGE_FILL "a fill is larger than 64 MiB"
 
 enum { PAGE = 4096, PAGES = 512, SAMPLES = 512 };
 
@@ -172,5 +173,18 @@ void fill_bytes(void *to, int value, size_t bytes)
 	else if (!value)
 		memory_forget((uint64_t)to, bytes);
 	else
-		taint_set(to, bytes, 1, "a fill is larger than 64 MiB");
+		taint_set(to, bytes, 1, TOO_LARGE_FILL);
+}
+
+void fill_words(void *to, unsigned value, size_t width, size_t count)
+{
+	uint64_t bytes = product(width, count);
+	if (memory_is_device(to) && bytes > ON_DEVICE_MAX) {
+		taint_set(to, bytes, 1, TOO_LARGE_FILL);
+		return;
+	}
+	if (memory_is_device(to))
+		taint_clear(to, bytes);
+	for (size_t i = 0; i < count; i++) /* little endian: the low bytes are the value */
+		memcpy((char *)to + i * width, &value, width);
 }

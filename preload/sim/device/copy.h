@@ -20,5 +20,7 @@ EXPORT int cudasim_copy(void *to, const void *from, size_t bytes);
 /* A kernel has written what the device does not know; `cause` stays readable. */
 EXPORT void cudasim_forget(const void *at, size_t bytes, const char *cause);
 void fill_bytes(void *to, int value, size_t bytes);
+/* COUNT times the lowest WIDTH bytes of VALUE. */
+void fill_words(void *to, unsigned value, size_t width, size_t count);
 
 #endif
