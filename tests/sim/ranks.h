@@ -2,11 +2,8 @@
 #ifndef MEMTRACE_TEST_RANKS_H
 #define MEMTRACE_TEST_RANKS_H
 
-#include <stdio.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include "calls.h"
+#include "forks.h"
 
 /* A rank's role: 0 for success, else the source line of the failed check. */
 #define WANT(condition)                  \
@@ -23,7 +20,7 @@ static inline int run(int ranks, role play, int killed)
 	int worst = 0;
 	assert_int_equal(ncclGetUniqueId(&id), 0);
 	for (int rank = 0; rank < ranks; rank++) {
-		pids[rank] = fork();
+		pids[rank] = fork_job();
 		if (pids[rank])
 			continue;
 		ncclComm_t comm;
@@ -31,7 +28,7 @@ static inline int run(int ranks, role play, int killed)
 								     : play(comm, rank, ranks);
 		if (wrong)
 			fprintf(stderr, "rank %d: line %d\n", rank, wrong);
-		_exit(wrong ? 1 : 0);
+		exit(wrong ? 1 : 0);
 	}
 	for (int rank = 0; rank < ranks; rank++) {
 		int status;

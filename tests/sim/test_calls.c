@@ -17,6 +17,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include "forks.h"
+
 /* The numbers of the headers; cuFFT and NCCL have an internal error and no "not initialized". */
 static const struct status {
 	const char *library;
@@ -156,7 +158,7 @@ static void refused_calls_say_so_once(void **state)
 
 static void without_a_device_nothing_is_done(void **state)
 {
-	pid_t pid = fork();
+	pid_t pid = fork_job();
 	int status;
 
 	(void)state;
@@ -167,7 +169,7 @@ static void without_a_device_nothing_is_done(void **state)
 		for (int i = 0; i < CALLS; i++)
 			others += calls[i].kind == IS_DONE &&
 				  (int)make(calls[i].name) != status_of(&calls[i])->not_initialized;
-		_exit(others != 0);
+		exit(others != 0);
 	}
 	waitpid(pid, &status, 0);
 	assert_int_equal(status, 0);

@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "beside_context.h"
+#include "forks.h"
 
 enum {
 	SUCCESS = 0,
@@ -226,7 +227,7 @@ static void has_versions_and_no_links(void **state)
 /* What a process answers whose settings are wrong: nothing works. */
 static void wrong_settings_leave_it_uninitialized(void **state)
 {
-	pid_t pid = fork();
+	pid_t pid = fork_job();
 	int status;
 
 	(void)state;
@@ -235,9 +236,9 @@ static void wrong_settings_leave_it_uninitialized(void **state)
 		void *handle;
 		setenv("CUDASIM_GPU", "abacus", 1);
 		(void)!freopen("/dev/null", "w", stderr);
-		_exit(CALL(nvmlInit_v2, 0) != UNINITIALIZED ||
-		      CALL(nvmlDeviceGetCount_v2, &count) != UNINITIALIZED || count != 0 ||
-		      CALL(nvmlDeviceGetHandleByIndex, 0, &handle) != UNINITIALIZED);
+		exit(CALL(nvmlInit_v2, 0) != UNINITIALIZED ||
+		     CALL(nvmlDeviceGetCount_v2, &count) != UNINITIALIZED || count != 0 ||
+		     CALL(nvmlDeviceGetHandleByIndex, 0, &handle) != UNINITIALIZED);
 	}
 	waitpid(pid, &status, 0);
 	assert_int_equal(status, 0);

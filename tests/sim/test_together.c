@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "calls.h"
+#include "forks.h"
 
 #include <memtrace/together.h>
 
@@ -60,8 +61,8 @@ static int run_ranks(int world, int first, int second, role play)
 	assert_int_equal(ncclGetUniqueId(&id), 0);
 	write_group(&id, first, second);
 	for (int i = 0; i < 2; i++)
-		if (!(pids[i] = fork()))
-			_exit(start(i, world, ranks[i], id, play));
+		if (!(pids[i] = fork_job()))
+			exit(start(i, world, ranks[i], id, play));
 	for (int i = 0, status; i < 2; i++)
 		bad |= waitpid(pids[i], &status, 0) != pids[i] || status;
 	return bad;
@@ -219,9 +220,9 @@ static void waits_are_told_and_end(void **state)
 	(void)state;
 	assert_int_equal(run(play_absence), 0);
 	/* An id that never came through the store: said after the time limit. */
-	pid_t pid = fork();
+	pid_t pid = fork_job();
 	if (!pid)
-		_exit(start(0, WORLD, FIRST, unknown, play_nothing));
+		exit(start(0, WORLD, FIRST, unknown, play_nothing));
 	waitpid(pid, &status, 0);
 	assert_int_equal(WEXITSTATUS(status), 1);
 }
