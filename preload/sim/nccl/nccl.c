@@ -144,6 +144,8 @@ NCCL(const char *, ncclGetErrorString, int error)
 		return "unhandled cuda error (simulated: see the message of cudasim)";
 	case NCCL_SYSTEM_ERROR:
 		return "unhandled system error (simulated: see the message of cudasim)";
+	case NCCL_INTERNAL_ERROR:
+		return "internal error (simulated: see the message of cudasim)";
 	case NCCL_INVALID_ARGUMENT:
 		return "invalid argument";
 	case NCCL_INVALID_USAGE:
