@@ -34,10 +34,16 @@ int user_object_create(void *handle, void *data, void (*destroy)(void *), unsign
 	return sim_ready();
 }
 
-int user_object_release(void *handle, unsigned count)
+static struct user_object *user_object_of(void *handle)
 {
 	struct user_object *object = handle;
-	if (!object || object->magic != OBJECT)
+	return object && object->magic == OBJECT ? object : NULL;
+}
+
+int user_object_release(void *handle, unsigned count)
+{
+	struct user_object *object = user_object_of(handle);
+	if (!object)
 		return SIM_INVALID_VALUE;
 	if (__atomic_sub_fetch(&object->count, count, __ATOMIC_ACQ_REL))
 		return SIM_OK;
@@ -47,7 +53,11 @@ int user_object_release(void *handle, unsigned count)
 	return SIM_OK;
 }
 
-void user_object_retain(struct user_object *object, unsigned count)
+int user_object_retain(void *handle, unsigned count)
 {
+	struct user_object *object = user_object_of(handle);
+	if (!object)
+		return SIM_INVALID_VALUE;
 	__atomic_add_fetch(&object->count, count, __ATOMIC_ACQ_REL);
+	return SIM_OK;
 }

@@ -8,6 +8,6 @@ void *handle_new(void);
 struct user_object;
 int user_object_create(void *object, void *data, void (*destroy)(void *), unsigned count);
 int user_object_release(void *object, unsigned count);
-void user_object_retain(struct user_object *object, unsigned count);
+int user_object_retain(void *object, unsigned count);
 
 #endif

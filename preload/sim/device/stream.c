@@ -469,10 +469,11 @@ int graph_retain(void *handle, void *object, unsigned count, unsigned flags)
 	struct held *held = graph ? malloc(sizeof *held) : NULL;
 	bool moved =
 		flags & 1; /* cudaGraphUserObjectMove: the caller's references become the graph's */
-	if (!held)
-		return SIM_INVALID_VALUE;
-	if (!moved)
-		user_object_retain(object, count);
+	int error = held ? user_object_retain(object, moved ? 0 : count) : SIM_INVALID_VALUE;
+	if (error) {
+		free(held);
+		return error;
+	}
 	*held = (struct held){ object, count, graph->held };
 	graph->held = held;
 	return SIM_OK;
