@@ -133,6 +133,45 @@ static void test_clock(void **state)
 	}
 }
 
+/* The line between two readings: a counter of 3 GHz, one of 24 MHz, and lines that the formula
+ * cannot have, because they are too long or go back. */
+static void test_clock_lines(void **state)
+{
+	const struct clock_line fast = clock_line_of((struct clock_reading){ 1000, 500 },
+						     (struct clock_reading){ 4000, 1500 }),
+				slow = clock_line_of(
+					(struct clock_reading){ 24, 7000 },
+					(struct clock_reading){ 24 + 240000, 10007000 });
+	static const struct clock_reading bad[][2] = {
+		{ { 0, 0 }, { 5000000000, 1000 } }, { { 0, 0 }, { 1000, 5000000000 } },
+		{ { 10, 0 }, { 9, 100 } },          { { 10, 100 }, { 20, 99 } },
+		{ { 10, 100 }, { 10, 200 } },
+	};
+	static struct clock_history h;
+	struct clock_line line;
+
+	(void)state;
+	assert_true(clock_is_on_line(&fast, 1000) && clock_is_on_line(&fast, 4000));
+	assert_false(clock_is_on_line(&fast, 999) || clock_is_on_line(&fast, 4001));
+	assert_int_equal(clock_at(&fast, 1000), 500);
+	assert_in_range(clock_at(&fast, 2500), 999, 1000); /* rounded down */
+	assert_in_range(clock_at(&fast, 4000), 1499, 1500);
+	assert_true(clock_is_on_line(&slow, 24 + 240000));
+	assert_in_range(clock_at(&slow, 24 + 12), 7499, 7500);
+	assert_in_range(clock_at(&slow, 24 + 240000), 10006999, 10007000);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		line = clock_line_of(bad[i][0], bad[i][1]);
+		assert_false(clock_is_on_line(&line, bad[i][0].counter + 1));
+	}
+	clock_remember(&h, (struct clock_reading){ 1000, 500 });
+	line = clock_latest_line(&h);
+	assert_false(clock_is_on_line(&line, 1000)); /* one reading is no line */
+	clock_remember(&h, (struct clock_reading){ 4000, 1500 });
+	line = clock_latest_line(&h);
+	assert_true(clock_is_on_line(&line, 4000));
+	assert_int_equal(clock_latest(&h).ns, 1500);
+}
+
 static void test_clock_is_the_systems(void **state)
 {
 	static struct clock_history h;
@@ -195,9 +234,13 @@ static void test_liveset(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_sizes),    cmocka_unit_test(test_text),
-		cmocka_unit_test(test_settings), cmocka_unit_test(test_liveset),
-		cmocka_unit_test(test_clock),    cmocka_unit_test(test_clock_is_the_systems),
+		cmocka_unit_test(test_sizes),
+		cmocka_unit_test(test_text),
+		cmocka_unit_test(test_settings),
+		cmocka_unit_test(test_liveset),
+		cmocka_unit_test(test_clock),
+		cmocka_unit_test(test_clock_lines),
+		cmocka_unit_test(test_clock_is_the_systems),
 	};
 
 	return cmocka_run_group_tests_name("preload parts", tests, NULL, NULL);
