@@ -19,6 +19,7 @@
 
 #include <cmocka.h>
 
+#include "../sim/forks.h"
 #include "python/pylayout.h"
 
 struct type {
@@ -256,15 +257,14 @@ static void another_kernel_is_asked_in_another_way(void **state)
 	pid_t pid;
 
 	(void)state;
-	fflush(NULL);
-	pid = fork();
+	pid = fork_job();
 	if (!pid) {
 		if (!answer_always(EINVAL) || find_free_threaded(&l) != 0)
-			exit(2);
+			end_job(2);
 		if (check(&l) != 1)
-			exit(3);
+			end_job(3);
 		made.frames[2].previous = (struct frame *)16;
-		exit(check(&l) == -1 ? 0 : 4);
+		end_job(check(&l) == -1 ? 0 : 4);
 	}
 	waitpid(pid, &status, 0);
 	assert_int_equal(status, 0);

@@ -28,7 +28,7 @@ static inline int run(int ranks, role play, int killed)
 								     : play(comm, rank, ranks);
 		if (wrong)
 			fprintf(stderr, "rank %d: line %d\n", rank, wrong);
-		exit(wrong ? 1 : 0);
+		end_job(wrong ? 1 : 0);
 	}
 	for (int rank = 0; rank < ranks; rank++) {
 		int status;

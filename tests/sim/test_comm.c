@@ -235,8 +235,8 @@ static void averages_of_whole_numbers_are_whole(void **state)
 		ncclComm_t comm;
 		int64_t x = 1;
 		setenv("CUDASIM_ALONE", "1", 1);
-		exit(ncclGetUniqueId(&id) || ncclCommInitRank(&comm, 49, id, 0) ||
-		     ncclAllReduce(&x, &x, 1, INT64, AVG, comm, NULL) || x != 1);
+		end_job(ncclGetUniqueId(&id) || ncclCommInitRank(&comm, 49, id, 0) ||
+			ncclAllReduce(&x, &x, 1, INT64, AVG, comm, NULL) || x != 1);
 	}
 	waitpid(pid, &status, 0);
 	assert_int_equal(status, 0);
@@ -294,7 +294,7 @@ static void killed_ranks_leave_nothing(void **state)
 	setenv("CUDASIM_TIMEOUT", "60", 1);
 	for (int rank = 0; rank < 2; rank++)
 		if (!(pids[rank] = fork_job()))
-			exit(ncclCommInitRank(&comm, 3, id, rank));
+			end_job(ncclCommInitRank(&comm, 3, id, rank));
 	for (int i = 0; i < 3000 && !is_met(&id); i++)
 		usleep(10000);
 	assert_true(is_met(&id));

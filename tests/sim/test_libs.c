@@ -170,7 +170,7 @@ static void dnn_versions_have_three_parts(void **state)
 	(void)state;
 	if (!pid) {
 		setenv("CUDASIM_CUDNN_VERSION", "8907", 1);
-		exit(!check_dnn_version(8907, 8, 9, 7));
+		end_job(!check_dnn_version(8907, 8, 9, 7));
 	}
 	waitpid(pid, &status, 0);
 	assert_int_equal(status, 0);

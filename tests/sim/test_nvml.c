@@ -236,9 +236,9 @@ static void wrong_settings_leave_it_uninitialized(void **state)
 		void *handle;
 		setenv("CUDASIM_GPU", "abacus", 1);
 		(void)!freopen("/dev/null", "w", stderr);
-		exit(CALL(nvmlInit_v2, 0) != UNINITIALIZED ||
-		     CALL(nvmlDeviceGetCount_v2, &count) != UNINITIALIZED || count != 0 ||
-		     CALL(nvmlDeviceGetHandleByIndex, 0, &handle) != UNINITIALIZED);
+		end_job(CALL(nvmlInit_v2, 0) != UNINITIALIZED ||
+			CALL(nvmlDeviceGetCount_v2, &count) != UNINITIALIZED || count != 0 ||
+			CALL(nvmlDeviceGetHandleByIndex, 0, &handle) != UNINITIALIZED);
 	}
 	waitpid(pid, &status, 0);
 	assert_int_equal(status, 0);

@@ -62,7 +62,7 @@ static int run_ranks(int world, int first, int second, role play)
 	write_group(&id, first, second);
 	for (int i = 0; i < 2; i++)
 		if (!(pids[i] = fork_job()))
-			exit(start(i, world, ranks[i], id, play));
+			end_job(start(i, world, ranks[i], id, play));
 	for (int i = 0, status; i < 2; i++)
 		bad |= waitpid(pids[i], &status, 0) != pids[i] || status;
 	return bad;
@@ -222,7 +222,7 @@ static void waits_are_told_and_end(void **state)
 	/* An id that never came through the store: said after the time limit. */
 	pid_t pid = fork_job();
 	if (!pid)
-		exit(start(0, WORLD, FIRST, unknown, play_nothing));
+		end_job(start(0, WORLD, FIRST, unknown, play_nothing));
 	waitpid(pid, &status, 0);
 	assert_int_equal(WEXITSTATUS(status), 1);
 }
