@@ -7,6 +7,7 @@ import signal
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 import zipfile
 
@@ -305,6 +306,21 @@ def estimate():
         line(what, "%.3f" % statistics.median(whole), "%.3f to %.3f in %d runs" % (min(whole), max(whole), runs), bar)
 
 
+def model_run():
+    """An estimate by a run of the model's step on the simulated device, with no answer of an earlier run in the cache."""
+    for name in "llama-3.1-8b", "qwen3-8b", "gpt2-xl":
+        times, memory = [], 0
+        for _ in range(3):
+            with tempfile.TemporaryDirectory() as cache:
+                began = time.perf_counter()
+                _, used = used_by(["env", "XDG_CACHE_HOME=" + cache, "HF_HUB_OFFLINE=1", os.path.join(BUILD, "memtrace"), "estimate", "--how", "run", "--python", PYTHON,
+                                   "--config", os.path.join(ROOT, "tests", "config", name, "config.json")])
+                times.append(time.perf_counter() - began)
+            memory = max(memory, used)
+        limited("estimate by a run of %s's step, s" % name, "%.1f", statistics.median(times), "%.1f to %.1f in %d runs" % (min(times), max(times), len(times)), 30)
+        limited("  the largest memory of a process, MiB", "%.0f", memory, "", 4096)
+
+
 def renderer_seconds():
     """Processor time of each thread of the browser's processes that show pages."""
     found = {}
@@ -366,7 +382,7 @@ def page(events=10_000_000, rounds=3):
 if __name__ == "__main__":
     parts = {"hook": hook, "shipped": shipped, "steps": steps, "watched": watched, "simulated_steps": simulated_steps, "trace": lambda: (big_trace(10_000_000), exports(10_000_000), snapshot()),
              "live": lambda: big_trace(10_000_000, 20_000), "ranks": many_ranks, "fleet": fleet, "page": page, "calls": calls,
-             "start": start_up, "estimate": estimate}
+             "start": start_up, "estimate": estimate, "model_run": model_run}
     unknown = [name for name in sys.argv[1:] if name not in parts]
     if unknown:
         sys.exit("bench: %s is none of %s" % (unknown[0], ", ".join(parts)))
