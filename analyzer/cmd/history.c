@@ -13,12 +13,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define DAYS 7 /* that trend compares with those before */
+
 struct options {
 	const char *file, *job, *run;
-	int days, json, raw_bytes, color;
+	int days, json, raw_bytes, color; /* days 0: not given */
 };
 
-static struct options given = { .days = 7 };
+static struct options given;
 
 /* The runs of records that come sorted by run and restart. */
 struct collecting {
@@ -183,16 +185,16 @@ static int trend(struct run_store *h, struct history_run *runs, size_t count, ch
 {
 	struct job_trend *trends;
 	size_t n;
-	int status = 0;
+	int status = 0, days = given.days ? given.days : DAYS;
 
 	(void)names;
-	trends_make(&trends, &n, runs, count, given.days);
+	trends_make(&trends, &n, runs, count, days);
 	if (!n)
 		status = err_set(e, "%s has no run that is over", h->path);
 	else if (given.json)
-		history_trend_json(trends, n, given.days, out);
+		history_trend_json(trends, n, days, out);
 	else
-		history_trend_text(trends, n, given.days, style, out);
+		history_trend_text(trends, n, days, style, out);
 	trends_release(trends, n);
 	return status;
 }
@@ -232,6 +234,21 @@ static int ask(struct run_store *h, const struct question *a, char **names, stru
 	return status;
 }
 
+/* Options of one action are refused with the others. */
+static int check_options(const char *action, struct err *e)
+{
+	const struct {
+		const char *name, *action;
+		int is_given;
+	} own[] = { { "--days", "trend", given.days != 0 }, { "--run", "add", given.run != NULL } };
+
+	for (size_t i = 0; i < ARRAY_SIZE(own); i++)
+		if (own[i].is_given && strcmp(action, own[i].action) != 0)
+			return err_set(e, "%s is not for history %s; it is for history %s",
+				       own[i].name, action, own[i].action);
+	return 0;
+}
+
 static int act(char **words, size_t count, struct buf *out, struct err *e)
 {
 	struct run_store h = { .path = NULL };
@@ -242,6 +259,8 @@ static int act(char **words, size_t count, struct buf *out, struct err *e)
 	if (!count)
 		return err_set(e, "history needs one of add, list, show, compare, trend");
 	if (!strcmp(words[0], "add")) {
+		if (check_options("add", e) < 0)
+			return -1;
 		status = count < 2 ? err_set(e, "history add needs traces or records")
 				   : add(&h, words + 1, count - 1, out, e);
 		history_close(&h);
@@ -251,6 +270,8 @@ static int act(char **words, size_t count, struct buf *out, struct err *e)
 		names[i + 1] = actions[i].name;
 		if (strcmp(words[0], actions[i].name) != 0)
 			continue;
+		if (check_options(words[0], e) < 0)
+			return -1;
 		if (count - 1 != actions[i].names)
 			return err_set(e, "history %s needs %zu %s, not %zu", words[0],
 				       actions[i].names, actions[i].names == 1 ? "run" : "runs",

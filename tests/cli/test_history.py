@@ -390,6 +390,13 @@ class History(Case):
         self.assertIn("--file names a file in a folder that may be written", done.stderr)
         self.assertIn("needs 2 runs", self.history("compare", "1", status=2).stderr)
 
+    def test_options_of_one_action(self):
+        """An option that an action would ignore is refused."""
+        for option, words, of in (("--days", ("list",), "trend"), ("--days", ("add", "records"), "trend"), ("--run", ("trend",), "add"), ("--run", ("show", "1"), "add")):
+            with self.subTest(option=option, words=words):
+                done = self.history(option, "3", *words, status=2)
+                self.assertEqual(done.stderr, "memtrace: %s is not for history %s; it is for history %s\n" % (option, words[0], of))
+
 
 if __name__ == "__main__":
     unittest.main()
