@@ -25,17 +25,6 @@ static const struct setting {
 	{ WORD_max_cached_size, MIBS, "pinned_max_cached_size_mb", -1 },
 };
 
-/* PYTORCH_CUDA_ALLOC_CONF, or its newer name. */
-static struct str allocator_conf(const struct input *in)
-{
-	const struct meta *m =
-		tables_meta(&in->trace.tables, MT_META_ENV "PYTORCH_CUDA_ALLOC_CONF");
-
-	if (!m)
-		m = tables_meta(&in->trace.tables, MT_META_ENV "PYTORCH_ALLOC_CONF");
-	return m ? m->value : (struct str){ "", 0 };
-}
-
 /* The last value of an option in the text; NULL: it is not given. What follows the value stands
  * behind it. */
 static const char *find_option(const char *conf, const char *name, struct allocator_option *o)
@@ -95,7 +84,7 @@ void snapshot_settings(struct snapshot_writer *w)
 {
 	struct buf conf = { 0 };
 
-	buf_add_utf8(&conf, allocator_conf(w->in));
+	buf_add_utf8(&conf, tables_allocator_conf(&w->in->trace.tables));
 	buf_puts(&conf, "");
 	snapshot_word(w, WORD_allocator_settings);
 	pickle_dict(&w->pickle);

@@ -12,20 +12,14 @@
 
 static void read_allocator_conf(struct metrics *m, const struct trace *t)
 {
-	static const char *const variables[] = { MT_META_ENV "PYTORCH_CUDA_ALLOC_CONF",
-						 MT_META_ENV "PYTORCH_ALLOC_CONF" };
+	struct str conf = tables_allocator_conf(&t->tables);
+	struct allocator_option o;
 
 	m->settings_unknown = trace_is_imported(t) && !tables_meta(&t->tables, MT_META_SETTINGS);
-	for (size_t i = 0; i < ARRAY_SIZE(variables); i++) {
-		const struct meta *meta = tables_meta(&t->tables, variables[i]);
-		struct str conf = meta ? meta->value : (struct str){ 0 };
-		struct allocator_option o;
-
-		while (allocator_conf_next(&conf, &o)) {
-			m->expandable |= allocator_option_is(&o, "expandable_segments", "True");
-			m->max_split |= allocator_option_is(&o, "max_split_size_mb", NULL);
-			m->capped |= allocator_option_is(&o, "per_process_memory_fraction", NULL);
-		}
+	while (allocator_conf_next(&conf, &o)) {
+		m->expandable |= allocator_option_is(&o, "expandable_segments", "True");
+		m->max_split |= allocator_option_is(&o, "max_split_size_mb", NULL);
+		m->capped |= allocator_option_is(&o, "per_process_memory_fraction", NULL);
 	}
 }
 

@@ -239,3 +239,18 @@ struct str tables_argv(const struct tables *t)
 		words.length = end + 1;
 	return words;
 }
+
+/* c10/cuda/CUDAAllocatorConfig.h, instance(): the first variable that is set. */
+struct str tables_allocator_conf(const struct tables *t)
+{
+	static const char *const variables[] = { MT_META_ENV "PYTORCH_CUDA_ALLOC_CONF",
+						 MT_META_ENV "PYTORCH_ALLOC_CONF" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(variables); i++) {
+		const struct meta *m = tables_meta(t, variables[i]);
+
+		if (m)
+			return m->value;
+	}
+	return (struct str){ "", 0 };
+}

@@ -148,6 +148,19 @@ static void address_space_is_not_memory(void **state)
 	assert_null(find(j, "PER_PROCESS_CAP"));
 }
 
+/* CUDAAllocatorConfig::instance() reads the newer variable only if the older one is not set. */
+static void one_variable_is_in_force(void **state)
+{
+	struct job *j = *state;
+
+	write_meta(&j->w, "env:PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:512", 21);
+	write_meta(&j->w, "env:PYTORCH_ALLOC_CONF", "expandable_segments:True", 24);
+	write_death(j, GIB / 2, 4 * GIB, 11 * GIB);
+	add(j);
+	assert_finds(j, "PER_PROCESS_CAP", SEVERITY_ERROR, 16 * GIB);
+	assert_null(find(j, "VA_EXHAUSTION"));
+}
+
 static void a_cap_needs_no_setting(void **state)
 {
 	struct job *j = *state;
@@ -329,6 +342,7 @@ int main(void)
 		TEST(another_process_is_the_cause),
 		TEST(a_context_is_no_other_process),
 		TEST(address_space_is_not_memory),
+		TEST(one_variable_is_in_force),
 		TEST(a_cap_needs_no_setting),
 		TEST(nccl_is_weighed),
 		TEST(pinned_memory_is_weighed),
