@@ -65,6 +65,7 @@ static void read_layout(struct metrics *m, const struct config *c, const struct 
 	m->tensor_size = NUMBER_OR(c, tensor_model_parallel_size, 1);
 	if (h->rank >= 0 && rank_layout_read(&l, c, (int)m->world_size))
 		m->pipeline_rank = rank_coordinates(&l, h->rank).at[AXIS_PP];
+	/* Ranks of one context-parallel group reduce their gradients together as well. */
 	m->data_parallel = m->world_size / m->pipeline_size / m->tensor_size > 1 &&
 			   m->tags & (TAGGED(DDP) | TAGGED(MEGATRON) | TAGGED(ZERO));
 }
