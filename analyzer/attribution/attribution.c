@@ -3,6 +3,7 @@
 #include "util/glob.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /*
  * PyTorch names the threads of its autograd engine pt_autograd_N. The training loop usually runs in
@@ -13,16 +14,14 @@ static void flag_threads(struct tables *t, uint32_t pid)
 {
 	int have_main = 0;
 
+	for (size_t i = 1; i < t->thread_count && !have_main; i++)
+		have_main = t->threads[i].tid == pid &&
+			    !str_matches(t->threads[i].name, "pt_autograd*");
+	memset(t->thread_flags, have_main ? 0 : THREAD_MAIN, sizeof(t->thread_flags));
 	for (size_t i = 1; i < t->thread_count; i++)
 		if (str_matches(t->threads[i].name, "pt_autograd*"))
 			t->thread_flags[i] = THREAD_AUTOGRAD;
-	for (size_t i = 1; i < t->thread_count; i++)
-		if (!t->thread_flags[i] && t->threads[i].tid == pid) {
-			t->thread_flags[i] = THREAD_MAIN;
-			have_main = 1;
-		}
-	for (size_t i = 0; !have_main && i < ARRAY_SIZE(t->thread_flags); i++)
-		if (!t->thread_flags[i])
+		else if (t->threads[i].tid == pid)
 			t->thread_flags[i] = THREAD_MAIN;
 }
 

@@ -438,7 +438,7 @@ void replay_live_blocks(struct replay *r, const struct trace *t, const struct re
 	live_set_init(&b.live);
 	for (int i = 0; i < MT_MAX_DEVICES; i++)
 		backward_init(&r->device[i].backward, &t->tables, (bytes)t->header.stack_min);
-	for (size_t i = 0; i < ARRAY_SIZE(t->tables.thread_flags); i++)
+	for (size_t i = 0; i < t->tables.thread_count; i++)
 		b.has_autograd |= t->tables.thread_flags[i] & THREAD_AUTOGRAD;
 	for (int i = 0; i < MT_MAX_DEVICES && !b.has_autograd; i++)
 		if (r->device[i].seen) {

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FIRST_BITS 12
+#define FIRST_BITS 8
 
 /* A slot lies in one cache line, so that one prefetch loads all of it. */
 static_assert(CACHE_LINE % sizeof(struct mt_record) == 0, "slots do not cross lines");
