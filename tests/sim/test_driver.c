@@ -414,44 +414,6 @@ static void streams_and_events_have_their_life(void **state)
 	assert_int_equal(cuStreamGetCtx(urgent, &own), CUDA_ERROR_INVALID_HANDLE);
 }
 
-/* From a pool, whose memory every other call knows. */
-static void pools_serve_the_driver(void **state)
-{
-	const CUmemPoolProps props = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-				       .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE } };
-	CUmemoryPool pool, usual, current;
-	CUdeviceptr p, q, base;
-	cuuint64_t used = 9;
-	size_t size;
-
-	(void)state;
-	OK(cuMemPoolCreate(&pool, &props));
-	OK(cuDeviceGetDefaultMemPool(&usual, 0));
-	OK(cuDeviceGetMemPool(&current, 0));
-	assert_ptr_equal(current, usual);
-	OK(cuDeviceSetMemPool(0, pool));
-	OK(cuDeviceGetMemPool(&current, 0));
-	assert_ptr_equal(current, pool);
-	OK(cuMemPoolSetAccess(pool, NULL, 0));
-	OK(cuMemAllocAsync(&p, 1000, NULL));
-	OK(cuMemAllocFromPoolAsync(&q, 512, pool, NULL));
-	OK(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));
-	assert_int_equal(used, 1536); /* 1000 is 1024 in units of 512 */
-	OK(cuMemGetAddressRange(&base, &size, p + 999));
-	assert_int_equal(base, p);
-	assert_int_equal(cuMemAllocAsync(&base, 0, NULL), CUDA_ERROR_INVALID_VALUE);
-	assert_int_equal(cuMemAllocFromPoolAsync(&base, 512, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
-	OK(cuMemFreeAsync(p, NULL));
-	OK(cuMemFreeAsync(q, NULL));
-	OK(cuMemPoolTrimTo(pool, 0));
-	OK(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &used));
-	assert_int_equal(used, 0);
-	used = 0;
-	OK(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &used));
-	OK(cuDeviceSetMemPool(0, usual));
-	OK(cuMemPoolDestroy(pool));
-}
-
 int main(void)
 {
 	setenv("CUDASIM_GPU", "H100-80GB", 1);
@@ -469,7 +431,6 @@ int main(void)
 		cmocka_unit_test(large_fills_are_unknown),
 		cmocka_unit_test(code_is_loaded_and_launched),
 		cmocka_unit_test(streams_and_events_have_their_life),
-		cmocka_unit_test(pools_serve_the_driver),
 	};
 	cuInit(0);
 	return cmocka_run_group_tests_name("simulated driver API", tests, NULL, NULL);

@@ -130,6 +130,73 @@ static void physical_memory_on_the_host_is_not_the_devices(void **state)
 	assert_int_equal(cuMemCreate(&handle, MIB, &prop, 0), CUDA_ERROR_INVALID_VALUE);
 }
 
+#define OK(call) assert_int_equal(call, CUDA_SUCCESS)
+
+/* From a pool, whose memory every other call knows. */
+static void pools_serve_the_driver(void **state)
+{
+	const CUmemPoolProps props = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+				       .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE } };
+	static const CUmemPool_attribute reuse[] = {
+		CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES,
+		CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC,
+		CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES,
+	};
+	CUmemoryPool pool, usual, current;
+	int is_on = 9;
+	CUdeviceptr p, q, base;
+	cuuint64_t used = 9;
+	size_t size;
+
+	(void)state;
+	OK(cuMemPoolCreate(&pool, &props));
+	OK(cuDeviceGetDefaultMemPool(&usual, 0));
+	OK(cuDeviceGetMemPool(&current, 0));
+	assert_ptr_equal(current, usual);
+	OK(cuDeviceSetMemPool(0, pool));
+	OK(cuDeviceGetMemPool(&current, 0));
+	assert_ptr_equal(current, pool);
+	OK(cuMemPoolSetAccess(pool, NULL, 0));
+	OK(cuMemAllocAsync(&p, 1000, NULL));
+	OK(cuMemAllocFromPoolAsync(&q, 512, pool, NULL));
+	OK(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));
+	assert_int_equal(used, 1536); /* 1000 is 1024 in units of 512 */
+	OK(cuMemGetAddressRange(&base, &size, p + 999));
+	assert_int_equal(base, p);
+	assert_int_equal(cuMemAllocAsync(&base, 0, NULL), CUDA_ERROR_INVALID_VALUE);
+	assert_int_equal(cuMemAllocFromPoolAsync(&base, 512, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
+	OK(cuMemFreeAsync(p, NULL));
+	OK(cuMemFreeAsync(q, NULL));
+	OK(cuMemPoolTrimTo(pool, 0));
+	OK(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &used));
+	assert_int_equal(used, 0);
+	for (int i = 0; i < 3; i++) { /* "default enabled" */
+		OK(cuMemPoolGetAttribute(pool, reuse[i], &is_on));
+		assert_int_equal(is_on, 1);
+		is_on = 0;
+		OK(cuMemPoolSetAttribute(pool, reuse[i], &is_on));
+		is_on = 9;
+		OK(cuMemPoolGetAttribute(pool, reuse[i], &is_on));
+		assert_int_equal(is_on, 0);
+	}
+	/* "only zero allowed": the value of now is the highest then */
+	OK(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &used));
+	assert_int_equal(used, 1536);
+	used = 7;
+	assert_int_equal(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &used),
+			 CUDA_ERROR_INVALID_VALUE);
+	used = 0;
+	OK(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &used));
+	OK(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &used));
+	assert_int_equal(used, 0);
+	assert_int_equal(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used),
+			 CUDA_ERROR_INVALID_VALUE);
+	assert_int_equal(cuMemPoolGetAttribute(pool, (CUmemPool_attribute)99, &used),
+			 CUDA_ERROR_INVALID_VALUE);
+	OK(cuDeviceSetMemPool(0, usual));
+	OK(cuMemPoolDestroy(pool));
+}
+
 int main(void)
 {
 	setenv("CUDASIM_GPU", "h100", 1);
@@ -140,6 +207,7 @@ int main(void)
 		cmocka_unit_test(own_pools_are_separate),
 		cmocka_unit_test(physical_memory_goes_with_its_last_reference),
 		cmocka_unit_test(physical_memory_on_the_host_is_not_the_devices),
+		cmocka_unit_test(pools_serve_the_driver),
 	};
 	return cmocka_run_group_tests_name("pools and physical memory", tests, NULL, NULL);
 }

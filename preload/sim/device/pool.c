@@ -153,6 +153,15 @@ int pool_attribute(struct pool *pool, int attribute, void *value)
 	return field ? SIM_OK : SIM_INVALID_VALUE;
 }
 
+/* The only value that a caller may give a highest level is 0: it is then the level of now. */
+static bool begin_anew(struct pool *pool, uint64_t *high, uint64_t value)
+{
+	if (value)
+		return false;
+	*high = high == &pool->used_high ? pool->used : pool->reserved;
+	return true;
+}
+
 int pool_set_attribute(struct pool *pool, int attribute, const void *value)
 {
 	bool wide, known;
@@ -161,9 +170,8 @@ int pool_set_attribute(struct pool *pool, int attribute, const void *value)
 	void *field = known ? pool_field(pool, attribute, &wide) : NULL;
 	if (field == NULL || field == &pool->reserved || field == &pool->used)
 		known = false;
-	else if (field == &pool->reserved_high ||
-		 field == &pool->used_high) /* the only value is 0: begin anew */
-		*(uint64_t *)field = field == &pool->used_high ? pool->used : pool->reserved;
+	else if (field == &pool->reserved_high || field == &pool->used_high)
+		known = begin_anew(pool, field, *(const uint64_t *)value);
 	else if (wide)
 		*(uint64_t *)field = *(const uint64_t *)value;
 	else
