@@ -9,7 +9,6 @@
 #include "record/recorder.h"
 #include "symbols/resolve.h"
 #include "record/tables.h"
-#include "base/text.h"
 
 #define MAX_FRAMES PYLAYOUT_MAX_FRAMES
 #define MAX_STRING 4095u /* bytes of a name or path */
@@ -230,14 +229,15 @@ static uintptr_t bytes_of(const void *frame, const void *code)
 		    : (uintptr_t)code + (unsigned)l->code_bytecode;
 }
 
-/* A name or path that is not ASCII, as UTF-8; a longer text is cut. It is small because it is on
- * the stack of a thread of the job. */
+/* A name or path that is not ASCII, as UTF-8; a longer text is cut between two characters. It is
+ * small because it is on the stack of a thread of the job. */
 struct utf8 {
 	size_t n;
 	char s[800];
 };
 
-static void text_character(struct utf8 *t, uint32_t c)
+/* Returns 0 if there is no room for the character. */
+static int text_character(struct utf8 *t, uint32_t c)
 {
 	char b[4];
 	size_t k = 0;
@@ -256,7 +256,11 @@ static void text_character(struct utf8 *t, uint32_t c)
 	}
 	if (c >= 0x80)
 		b[k++] = (char)(0x80 | (c & 0x3f));
-	text_bytes(t, b, k);
+	if (k > sizeof(t->s) - t->n)
+		return 0;
+	memcpy(t->s + t->n, b, k);
+	t->n += k;
+	return 1;
 }
 
 /* The id of the string with the characters of a str as UTF-8. */
@@ -268,6 +272,7 @@ static uint32_t string_id(const void *u)
 	unsigned width = state & 7;
 	const char *data = (const char *)u + l->str_compact;
 	struct utf8 t;
+	int has_room = 1;
 
 	t.n = 0;
 	if (!(state >> 3 & 1))
@@ -275,10 +280,11 @@ static uint32_t string_id(const void *u)
 	if (state >> 4 & 1)
 		return tables_string((const char *)u + l->str_ascii,
 				     n < MAX_STRING ? n : MAX_STRING);
-	for (uint64_t i = 0; i < n && t.n < sizeof(t.s) - 1; i++)
-		text_character(&t, width == 1   ? ((const uint8_t *)data)[i]
-				   : width == 2 ? ((const uint16_t *)(const void *)data)[i]
-						: ((const uint32_t *)(const void *)data)[i]);
+	for (uint64_t i = 0; i < n && has_room; i++)
+		has_room = text_character(&t, width == 1 ? ((const uint8_t *)data)[i]
+					      : width == 2
+						      ? ((const uint16_t *)(const void *)data)[i]
+						      : ((const uint32_t *)(const void *)data)[i]);
 	return tables_string(t.s, t.n);
 }
 

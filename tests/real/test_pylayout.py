@@ -260,6 +260,22 @@ class Layout(Case):
         trace = self.under("python3", "%s\nfor i in range(300): run('block()', '<cell>')\n" % BLOCK)
         self.assertEqual(len({r[3] for r in trace.records() if r[5] == 1}), 1)
 
+    def test_names_of_every_width(self):
+        """CPython stores the characters of a str in 1, 2 or 4 bytes each: names and files come as UTF-8, and a long one is cut between two characters."""
+        names = ["\u00f6ffnen", "\u6a21\u578b", "\U00020000\u578bx", "\u6a21" * 400, "\U00020000" * 300]
+        for version, path in sorted(pythons().items()):
+            if int(version.rstrip("t")) < min(table()):
+                continue
+            with self.subTest(python="3." + version):
+                source = BLOCK + "".join("run(%r, %r, %r)\n" % ("def %s():\n    block()\n" % n, n[:9] + ".py", n) for n in names)
+                stacks = self.stacks(self.under(path, source, version))
+                self.assertEqual([s[1] for s in stacks[:3]], [(n, n[:9] + ".py", 2) for n in names[:3]])
+                for stack, name in zip(stacks[3:], names[3:]):
+                    kept = stack[1][0]
+                    self.assertTrue(name.startswith(kept), kept)
+                    self.assertGreater(len(kept.encode()), 790)
+                    self.assertLessEqual(len(kept.encode()), 800)
+
     def test_a_stack_that_is_cut(self):
         """The innermost 128 frames are kept; with one more, the outermost kept frame says that there were more."""
         for depth, cut in (127, False), (128, True), (300, True):
