@@ -198,9 +198,33 @@ static void the_default_stream_waits_for_blocking_ones(void **state)
 	assert_int_equal(cudaEventQuery(e), cudaSuccess);
 }
 
+/* Each device has a default stream: work in one device's leaves the other's complete, and each is
+ * waited for alone. */
+static void devices_have_default_streams_of_their_own(void **state)
+{
+	(void)state;
+	assert_int_equal(cudaDeviceSynchronize(), 0);
+	assert_int_equal(cudaSetDevice(1), 0);
+	cudaStream_t s = stream_with(cudaStreamDefault);
+	cudaEvent_t on_1 = recorded(NULL), behind = recorded(s);
+	assert_int_equal(cudaStreamQuery(NULL), cudaErrorNotReady);
+	assert_int_equal(cudaSetDevice(0), 0);
+	assert_int_equal(cudaStreamQuery(NULL), cudaSuccess);
+	assert_int_equal(cudaDeviceSynchronize(), 0);
+	assert_int_equal(cudaStreamSynchronize(NULL), 0);
+	assert_int_equal(cudaEventQuery(on_1), cudaErrorNotReady);
+	assert_int_equal(cudaEventQuery(behind), cudaErrorNotReady);
+	assert_int_equal(cudaSetDevice(1), 0);
+	assert_int_equal(cudaStreamSynchronize(NULL), 0);
+	assert_int_equal(cudaSetDevice(0), 0);
+	assert_int_equal(cudaEventQuery(on_1), cudaSuccess);
+	assert_int_equal(cudaEventQuery(behind), cudaSuccess);
+}
+
 int main(void)
 {
 	setenv("CUDASIM_STREAMS", "late", 1);
+	setenv("CUDASIM_GPUS", "2", 1);
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_teardown(an_event_is_complete_when_somebody_waits, clean),
 		cmocka_unit_test_teardown(what_was_waited_for_completes_too, clean),
@@ -208,6 +232,7 @@ int main(void)
 		cmocka_unit_test_teardown(a_full_queue_moves_on, clean),
 		cmocka_unit_test_teardown(loops_of_queries_end, clean),
 		cmocka_unit_test_teardown(the_default_stream_waits_for_blocking_ones, clean),
+		cmocka_unit_test_teardown(devices_have_default_streams_of_their_own, clean),
 	};
 	return cmocka_run_group_tests_name("late streams", tests, NULL, NULL);
 }

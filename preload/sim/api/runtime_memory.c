@@ -32,7 +32,7 @@ EXPORT cudaError_t cudaFree(void *pointer)
 {
 	int error = device_use_current(); /* programs call cudaFree(NULL) to make a context */
 	if (!error && pointer)
-		timeline_finish_all();
+		timeline_finish_all(ALL_DEVICES);
 	return rt(error || !pointer ? error : memory_free((uint64_t)pointer));
 }
 
@@ -85,7 +85,7 @@ EXPORT cudaError_t cudaMallocHost(void **pointer, size_t bytes)
 EXPORT cudaError_t cudaFreeHost(void *pointer)
 {
 	if (pointer)
-		timeline_finish_all();
+		timeline_finish_all(ALL_DEVICES);
 	return rt(host_free(pointer));
 }
 EXPORT cudaError_t cudaHostRegister(void *pointer, size_t bytes, unsigned flags)

@@ -67,11 +67,15 @@ static struct event *spare_events;
 static struct capture *captures;
 static unsigned long long last_capture;
 
-static struct stream legacy = { .magic = STREAM };
+/* Every device has a default stream of its own: the handle is that of the current device's. */
+enum { OF_CURRENT_DEVICE = -1 };
+static struct stream legacy = { .magic = STREAM, .device = OF_CURRENT_DEVICE };
+static struct timeline legacy_timelines[MAX_DEVICES];
 
 static struct stream *stream_of(void *handle)
 {
-	static _Thread_local struct stream per_thread = { .magic = STREAM };
+	static _Thread_local struct stream per_thread = { .magic = STREAM,
+							  .device = OF_CURRENT_DEVICE };
 	if ((uintptr_t)handle < 2)
 		return &legacy;
 	struct stream *stream = (uintptr_t)handle == 2 ? &per_thread : handle;
@@ -89,7 +93,11 @@ static struct capture *capture_find(unsigned long long id)
 /* Streams that wait for the legacy stream, and for which it waits, share its timeline. */
 static struct timeline *timeline_of(struct stream *stream)
 {
-	return &(stream->flags & 1 /* non-blocking */ ? stream : &legacy)->timeline;
+	if (stream->flags & 1 /* non-blocking */)
+		return &stream->timeline;
+	int device = stream->device == OF_CURRENT_DEVICE ? device_current() : stream->device;
+	legacy_timelines[device].device = device;
+	return &legacy_timelines[device];
 }
 
 /* `captures` is read unlocked first: nearly always there is none, and this is on the path of every
@@ -135,7 +143,7 @@ int stream_create(void *handle, unsigned flags, int priority)
 	if (stream) { /* everything but its timeline, which other threads may be reading */
 		stream->magic = STREAM;
 		stream->flags = flags;
-		stream->device = device_current();
+		stream->device = stream->timeline.device = device_current();
 		stream->priority = priority;
 		stream->capture = 0;
 		stream->poll = (struct poll){ 0 };
@@ -227,7 +235,7 @@ int device_synchronize(void)
 	int error = device_use_current();
 	if (error)
 		return error;
-	timeline_finish_all();
+	timeline_finish_all(device_current());
 	pool_synchronized(device_current());
 	return SIM_OK;
 }

@@ -141,13 +141,15 @@ void timeline_finish(struct timeline *t, uint64_t until)
 	pthread_mutex_unlock(&lock);
 }
 
-void timeline_finish_all(void)
+void timeline_finish_all(int device)
 {
 	bool timed = settings.streams == STREAMS_TIMED;
 	if (timed)
 		clock_call();
 	pthread_mutex_lock(&lock);
 	for (struct timeline *t = all; t; t = t->next) {
+		if (device != ALL_DEVICES && t->device != device)
+			continue;
 		if (timed)
 			clock_reach(t->done);
 		else

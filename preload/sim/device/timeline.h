@@ -43,6 +43,7 @@ struct timeline {
 	size_t first, count, capacity;
 	struct timeline *next;
 	atomic_bool known; /* in the list of all */
+	atomic_int device;
 };
 
 /* The number of queries: by threads that queue no work, and by the others, with the last of
@@ -59,7 +60,8 @@ uint64_t timeline_mark(struct timeline *t);               /* an event behind all
 uint64_t timeline_last(struct timeline *t);               /* all work that was queued */
 void timeline_wait(struct timeline *t, struct timeline *on, uint64_t until);
 void timeline_finish(struct timeline *t, uint64_t until);
-void timeline_finish_all(void);
+enum { ALL_DEVICES = -1 };
+void timeline_finish_all(int device);
 bool timeline_asked(struct timeline *t, uint64_t until, struct poll *poll);
 
 #endif
