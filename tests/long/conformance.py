@@ -22,6 +22,7 @@ CACHE = os.path.join(os.environ.get("XDG_CACHE_HOME", os.path.expanduser("~/.cac
 RESULTS = os.path.join(BUILD, "conformance")
 TEST_LIMIT, FILE_LIMIT = 600, 5400  # seconds
 ALONE_AT_MOST = 40
+LEFT_OUT_AT_MOST = 8
 
 
 def run(*command, **keys):
@@ -88,22 +89,26 @@ def python_of(project):
     return os.path.join(folder, "bin", "python")
 
 
-def pytest(file, project, source, executable, out, *which, limit=FILE_LIMIT):
-    """Runs tests of FILE; the plugin writes a line a test to OUT."""
-    path = os.path.join(source, file.path)
-    traces = out + ".traces"
+def command_of(file, path, executable, which):
+    """pytest for the file, or the file as a program that calls pytest with the options of PYTEST_ADDOPTS."""
     folder = os.path.dirname(path)
-    if which:
-        which = [os.path.join(folder, name) for name in which]
-    else:
-        which = [os.path.basename(path), *(["-k", file.select] if file.select else [])]
-    command = [MEMTRACE, "simulate", "-o", traces, "--gpu", "A100-40GB", "--gpus", str(file.gpus), "--", executable, "-m", "pytest", "-q", "-p",
-               "conformance_plugin", "-p", "no:cacheprovider", "--timeout", str(TEST_LIMIT), *which]
-    paths = [os.path.dirname(os.path.abspath(__file__)), source]
+    select = ["-k", file.select] if file.select and not which else []
+    if file.program:
+        return [executable, path, "--use-pytest", *[part for name in which for part in ("--pytest-single-test", os.path.join(folder, name))], *select]
+    return [executable, "-m", "pytest", *([os.path.join(folder, name) for name in which] or [os.path.basename(path)]), *select]
+
+
+def pytest(file, source, executable, out, *which, limit=FILE_LIMIT, **settings):
+    """Runs tests of FILE; the plugin writes a line a test to OUT."""
+    path, traces, here = os.path.join(source, file.path), out + ".traces", os.path.dirname(os.path.abspath(__file__))
+    options = "-q -p conformance_plugin -p no:cacheprovider --timeout %d %s" % (TEST_LIMIT, PROJECTS[file.project].options)
+    command = [MEMTRACE, "simulate", "-o", traces, "--gpu", "A100-40GB", "--gpus", str(file.gpus), "--", *command_of(file, path, executable, which)]
     with open(out + ".log", "w") as log:
         try:
-            subprocess.run(command, cwd=folder, stdout=log, stderr=subprocess.STDOUT, timeout=limit,
-                           env=environment(CONFORMANCE_OUT=out, PYTHONPATH=":".join(paths), HF_HUB_OFFLINE=1, PYTORCH_PRINT_REPRO_ON_FAILURE=0))
+            subprocess.run(command, cwd=os.path.dirname(path), stdout=log, stderr=subprocess.STDOUT, timeout=limit,
+                           env=environment(CONFORMANCE_OUT=out, CONFORMANCE_GPUS=file.gpus, PYTHONPATH="%s:%s" % (here, source), HF_HUB_OFFLINE=1,
+                                           PATH="%s:%s" % (os.path.join(here, "programs"), os.environ["PATH"]), PYTORCH_PRINT_REPRO_ON_FAILURE=0,
+                                           PYTEST_ADDOPTS=options, **settings))
         except subprocess.TimeoutExpired:
             log.write("conformance: ended after %d s\n" % limit)
     shutil.rmtree(traces, True)
@@ -126,8 +131,29 @@ def name_of(file):
     return file.project + "-" + re.sub(r"\W+", "-", file.path)
 
 
+def alone(file, source, executable, out, row, **settings):
+    """The result of one test in a process of its own."""
+    pytest(file, source, executable, out, row["test"].split("/")[-1], limit=2 * TEST_LIMIT, **settings)
+    rows = list(read(out).values())
+    if os.path.exists(out):
+        os.remove(out)
+    return rows[0] if rows else {"outcome": "no result"}
+
+
+def without_values(file, source, executable, out, row):
+    """What a test does whose comparisons of values are left out one by one: "passed", or where it fails."""
+    lines, path = [row["line"]], row["file"]
+    while len(lines) <= LEFT_OUT_AT_MOST:
+        again = alone(file, source, executable, out, row, CONFORMANCE_LEAVE_OUT="%s:%s" % (path, ",".join(map(str, lines))))
+        if again["outcome"] != "failed" or reason(again).name != "values" or again["file"] != path or again["line"] in lines:
+            break
+        lines.append(again["line"])
+    return {"outcome": again["outcome"], "left_out": len(lines), "statement": again.get("statement", "")}
+
+
 def run_file(file):
-    """Runs a file's tests, and alone each test that failed for a reason that another test may have caused."""
+    """Runs a file's tests; alone each test that failed for a reason that another test may have caused; and without its comparisons of
+    values each that compares memory behind one."""
     project = PROJECTS[file.project]
     executable = python_of(project)
     source = source_of(project, executable)
@@ -138,16 +164,14 @@ def run_file(file):
     out = os.path.join(RESULTS, name_of(file) + ".jsonl")
     if os.path.exists(out):
         os.remove(out)
-    pytest(file, project, source, executable, out)
+    pytest(file, source, executable, out)
     rows = read(out)
-    doubtful = [row for row in rows.values() if row["outcome"] == "failed" and reason(row).name in ("memory", "unexplained")]
-    for row in doubtful[:ALONE_AT_MOST]:
-        once = out + ".alone"
-        pytest(file, project, source, executable, once, row["test"].split("/")[-1], limit=2 * TEST_LIMIT)
-        for again in read(once).values():
-            row["alone"] = again["outcome"]
-        if os.path.exists(once):
-            os.remove(once)
+    failed = [row for row in rows.values() if row["outcome"] == "failed"]
+    for row in [row for row in failed if reason(row).name in ("memory", "unexplained")][:ALONE_AT_MOST]:
+        row["alone"] = alone(file, source, executable, out + ".alone", row)["outcome"]
+    for row in failed:
+        if reason(row).name == "values" and row.get("memory_behind") and not file.program:
+            row["without"] = without_values(file, source, executable, out + ".alone", row)
     with open(result, "w") as f:
         json.dump({"project": file.project, "path": file.path, "tests": list(rows.values())}, f, indent=1)
     counts = collections.Counter(row["outcome"] if row["outcome"] != "failed" else "failed: " + reason(row).name for row in rows.values())

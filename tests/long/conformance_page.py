@@ -7,9 +7,15 @@ HEAD = """# Conformance
 
 The tests of memory of PyTorch and of the projects around it, unmodified, on the simulated device (`memtrace simulate --gpu A100-40GB`): `make conformance`
 writes this page. The tests' files are fetched or given, not kept: PyTorch's are those of Debian's source package of the same version, or of `PYTORCH_SOURCE`;
-those of the other projects are those of PyPI's source archives, or of the folder in the variable of the table below. A rule of `tests/long/conformance_table.py`
-names the reason of each failure from the failing statement, the assignments that its names come from, and the error. A failed comparison of memory is run once
-more in a process of its own.
+those of the other projects are those of PyPI's source archives, or of the folder in the variable of the table below; the archives of DeepSpeed and TRL have
+no tests, so that their folders must be given. A rule of `tests/long/conformance_table.py` names the reason of each failure from the failing statement, the
+assignments that its names come from, and the error. A failed comparison of memory is run once more in a process of its own.
+
+A file with `-k` tests much besides memory. Its tests with these words in their names are run: those that are about memory, or read its counters. What tests
+ask of `nvidia-smi` (the highest clock, the number of GPUs) is answered by `tests/long/programs/nvidia-smi`.
+
+A test that compares values as well as memory fails at the first value. The last column of "Every failure" says what became of its comparisons of memory:
+those before that value hold, and for those behind it the test is run again with its comparisons of values left out.
 """
 
 
@@ -40,13 +46,25 @@ def short(text, limit=150):
     return text if len(text) <= limit else text[:limit - 3] + "..."
 
 
+def memory_of(row):
+    """What became of the comparisons of memory of a test that failed elsewhere."""
+    said = ["before it: hold"] if row.get("memory_before") else []
+    without = row.get("without")
+    if without and without["outcome"] == "passed":
+        said.append("behind it: hold")
+    elif without:
+        said.append("behind it: `%s` fails" % short(without["statement"]) if without["statement"] else "behind it: " + without["outcome"])
+    return ", ".join(said)
+
+
 def failures(results):
-    lines = ["| reason | test | failing statement |", "|---|---|---|"]
+    lines = ["| reason | test | failing statement | its comparisons of memory |", "|---|---|---|---|"]
     for r in REASONS:
         for result in results:
             for row in result["tests"]:
                 if row["outcome"] == "failed" and reason(row) is r:
-                    lines.append("| %s | %s | `%s` |" % (r.name, row["test"].split("/")[-1], short(row["statement"] or row["message"])))
+                    lines.append("| %s | %s | `%s` | %s |" % (r.name, row["test"].split("/")[-1], short(row["statement"] or row["message"]),
+                                                              memory_of(row) if r.name == "values" else ""))
     return lines
 
 

@@ -1,7 +1,8 @@
 """A plugin of pytest: one JSON line a test into the file of CONFORMANCE_OUT, with what a failing statement speaks about.
 
 pytest -p conformance_plugin. A failed test keeps its frames, and with them its tensors, in sys.last_traceback and in cycles: the
-plugin drops them, so that a failure does not change what the tests after it measure.
+plugin drops them, so that a failure does not change what the tests after it measure. CONFORMANCE_LEAVE_OUT="FILE:LINE,LINE" leaves these
+statements of a file out.
 """
 import gc
 import json
@@ -11,8 +12,10 @@ import sys
 import traceback
 
 import pytest
+from _pytest.assertion import rewrite
 
-from conformance_statement import speaks_about
+from conformance_statement import comparisons_around, leave_out, speaks_about
+from conformance_table import MEMORY
 
 FAILED = pytest.StashKey()
 
@@ -46,9 +49,29 @@ def of_failure(error, path):
     if wanted and "Process " in str(error)[:200]:  # the error of a rank, as text
         frames, line = [], int(wanted[-1][1])
     statement, origin, names = speaks_about(path, line)
+    before, behind = comparisons_around(path, line, MEMORY)
     local = dict(frames[-1][0].f_locals) if frames else {}
     return {"error": type(errors[-1]).__name__, "message": "\n".join(str(e) for e in errors)[-6000:], "line": line, "statement": statement,
-            "origin": origin, "reads_gpu": any(holds_gpu_tensor(local[n]) for n in names if n in local)}
+            "origin": origin, "file": path, "memory_before": before, "memory_behind": behind,
+            "reads_gpu": any(holds_gpu_tensor(local[n]) for n in names if n in local)}
+
+
+def rewrite_with_less(path, lines):
+    """pytest compiles test files itself, and keeps what it compiled: neither is taken from there for a file with statements left out."""
+    rewrite_asserts = rewrite.rewrite_asserts
+
+    def rewritten(tree, source, name=None, config=None):
+        if name == path:
+            leave_out(tree, lines)
+        rewrite_asserts(tree, source, name, config)
+    rewrite.rewrite_asserts = rewritten
+    rewrite._read_pyc = lambda *rest: None
+    sys.dont_write_bytecode = True
+
+
+if os.environ.get("CONFORMANCE_LEAVE_OUT"):
+    _file, _, _lines = os.environ["CONFORMANCE_LEAVE_OUT"].rpartition(":")
+    rewrite_with_less(_file, [int(n) for n in _lines.split(",")])
 
 
 def drop_frames(error=None):
@@ -60,6 +83,12 @@ def drop_frames(error=None):
     gc.collect()
 
 
+def source_of(item):
+    """The file that has the test's class, which the test's own file may import."""
+    module = sys.modules.get(getattr(item.cls, "__module__", None))
+    return getattr(module, "__file__", None) or str(item.path)
+
+
 def write(row):
     with open(os.environ["CONFORMANCE_OUT"], "a") as f:
         f.write(json.dumps(row) + "\n")
@@ -69,7 +98,8 @@ def pytest_collectreport(report):
     """A file that cannot be imported counts as one failed test."""
     if report.failed:
         write({"test": report.nodeid, "when": "collect", "outcome": "failed", "seconds": 0, "error": "import", "message": str(report.longrepr)[-6000:],
-               "line": 0, "statement": "", "origin": "", "reads_gpu": False})
+               "line": 0, "statement": "", "origin": "", "file": "", "memory_before": False, "memory_behind": False,
+               "reads_gpu": False})
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -84,7 +114,7 @@ def pytest_runtest_makereport(item, call):
     elif report.outcome == "skipped":
         row["message"] = str(report.longrepr[-1] if isinstance(report.longrepr, tuple) else report.longrepr)
     elif call.excinfo is not None:
-        row.update(of_failure(call.excinfo.value, str(item.path)))
+        row.update(of_failure(call.excinfo.value, source_of(item)))
         item.config.stash[FAILED] = call.excinfo.value
     write(row)
 
