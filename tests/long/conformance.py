@@ -1,7 +1,7 @@
 """make conformance: other people's tests of memory, unmodified, on the simulated device; writes docs/conformance.md.
 
-conformance.py [--again] [PART...]: the files whose path contains a PART (default: all). Results are kept in build/conformance; a file
-that has one is run again with --again only. conformance_table.py has the files and the reasons.
+conformance.py [--again|--alone] [PART...]: the files whose path contains a PART (default: all). Results are kept in build/conformance; a
+file that has one is run again with --again only. conformance_table.py has the files and the reasons.
 """
 import argparse
 import collections
@@ -102,7 +102,10 @@ def pytest(file, source, executable, out, *which, limit=FILE_LIMIT, **settings):
     """Runs tests of FILE; the plugin writes a line a test to OUT."""
     path, traces, here = os.path.join(source, file.path), out + ".traces", os.path.dirname(os.path.abspath(__file__))
     options = "-q -p conformance_plugin -p no:cacheprovider --timeout %d %s" % (TEST_LIMIT, PROJECTS[file.project].options)
+    options += " --assert=plain" if "CONFORMANCE_LEAVE_OUT" in settings else ""
     command = [MEMTRACE, "simulate", "-o", traces, "--gpu", "A100-40GB", "--gpus", str(file.gpus), "--", *command_of(file, path, executable, which)]
+    if file.slow:
+        settings["PYTORCH_TEST_WITH_SLOW"] = 1
     with open(out + ".log", "w") as log:
         try:
             subprocess.run(command, cwd=os.path.dirname(path), stdout=log, stderr=subprocess.STDOUT, timeout=limit,
@@ -151,27 +154,34 @@ def without_values(file, source, executable, out, row):
     return {"outcome": again["outcome"], "left_out": len(lines), "statement": again.get("statement", "")}
 
 
-def run_file(file):
-    """Runs a file's tests; alone each test that failed for a reason that another test may have caused; and without its comparisons of
-    values each that compares memory behind one."""
+def run_alone(file, source, executable, out, rows):
+    """Runs alone each test that failed for a reason that another test may have caused: what fails then counts. And without its comparisons
+    of values each that compares memory behind one."""
+    failed = [row for row in rows if row["outcome"] == "failed"]
+    for row in [row for row in failed if reason(row).name in ("memory", "unexplained")][:ALONE_AT_MOST]:
+        again = alone(file, source, executable, out, row)
+        if again["outcome"] == "failed":
+            row.update(again)
+        row["alone"] = again["outcome"]
+    for row in failed:
+        if reason(row).name == "values" and row.get("memory_behind") and not file.program:
+            row["without"] = without_values(file, source, executable, out, row)
+
+
+def run_file(file, only_alone):
     project = PROJECTS[file.project]
     executable = python_of(project)
     source = source_of(project, executable)
-    result = os.path.join(RESULTS, name_of(file) + ".json")
+    result, out = (os.path.join(RESULTS, name_of(file) + end) for end in (".json", ".jsonl"))
     if source is None or not os.path.exists(os.path.join(source, file.path)):
         print("%s %s: its source is not there: set %s" % (file.project, file.path, project.given))
         return
-    out = os.path.join(RESULTS, name_of(file) + ".jsonl")
-    if os.path.exists(out):
-        os.remove(out)
-    pytest(file, source, executable, out)
+    if not only_alone:
+        if os.path.exists(out):
+            os.remove(out)
+        pytest(file, source, executable, out)
     rows = read(out)
-    failed = [row for row in rows.values() if row["outcome"] == "failed"]
-    for row in [row for row in failed if reason(row).name in ("memory", "unexplained")][:ALONE_AT_MOST]:
-        row["alone"] = alone(file, source, executable, out + ".alone", row)["outcome"]
-    for row in failed:
-        if reason(row).name == "values" and row.get("memory_behind") and not file.program:
-            row["without"] = without_values(file, source, executable, out + ".alone", row)
+    run_alone(file, source, executable, out + ".alone", rows.values())
     with open(result, "w") as f:
         json.dump({"project": file.project, "path": file.path, "tests": list(rows.values())}, f, indent=1)
     counts = collections.Counter(row["outcome"] if row["outcome"] != "failed" else "failed: " + reason(row).name for row in rows.values())
@@ -181,13 +191,14 @@ def run_file(file):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--again", action="store_true", help="run files that have a result, too")
+    parser.add_argument("--alone", action="store_true", help="of files that have a result, run again only the tests that are run alone")
     parser.add_argument("parts", nargs="*", metavar="PART")
     arguments = parser.parse_args()
     os.makedirs(RESULTS, exist_ok=True)
     for file in FILES:
         wanted = not arguments.parts or any(part in file.project + "/" + file.path for part in arguments.parts)
-        if wanted and (arguments.again or not os.path.exists(os.path.join(RESULTS, name_of(file) + ".json"))):
-            run_file(file)
+        if wanted and (arguments.again or arguments.alone or not os.path.exists(os.path.join(RESULTS, name_of(file) + ".json"))):
+            run_file(file, arguments.alone)
     results = [json.load(open(path)) for path in (os.path.join(RESULTS, name_of(file) + ".json") for file in FILES) if os.path.exists(path)]
     write_page(os.path.join(ROOT, "docs", "conformance.md"), results)
 

@@ -9,7 +9,7 @@ The tests of memory of PyTorch and of the projects around it, unmodified, on the
 writes this page. The tests' files are fetched or given, not kept: PyTorch's are those of Debian's source package of the same version, or of `PYTORCH_SOURCE`;
 those of the other projects are those of PyPI's source archives, or of the folder in the variable of the table below; the archives of DeepSpeed and TRL have
 no tests, so that their folders must be given. A rule of `tests/long/conformance_table.py` names the reason of each failure from the failing statement, the
-assignments that its names come from, and the error. A failed comparison of memory is run once more in a process of its own.
+assignments that its names come from, and the error. A test that fails by a comparison of memory is run once more in a process of its own.
 
 A file with `-k` tests much besides memory. Its tests with these words in their names are run: those that are about memory, or read its counters. What tests
 ask of `nvidia-smi` (the highest clock, the number of GPUs) is answered by `tests/long/programs/nvidia-smi`.
