@@ -1,6 +1,7 @@
 /* config.json: transformers' names, and the values that the code of each architecture fixes. */
 #include "config/hf.h"
 
+#include "config/hf_variants.h"
 #include "config/layer_pattern.h"
 
 #include <stdio.h>
@@ -69,6 +70,8 @@ static const struct key_row rows[] = {
 	{ "attn_pdrop", CONFIG_attention_dropout, NULL },
 	{ "hidden_dropout", CONFIG_hidden_dropout, NULL },
 	{ "resid_pdrop", CONFIG_hidden_dropout, NULL },
+	{ "embd_pdrop", CONFIG_embedding_dropout, NULL },
+	{ "activation_function", CONFIG_hidden_act, NULL },
 	{ "dropout_rate", CONFIG_hidden_dropout, NULL },
 	{ "num_local_experts", CONFIG_num_experts, NULL },
 	{ "num_experts", CONFIG_num_experts, NULL },
@@ -138,6 +141,8 @@ static const struct {
 	{ "gpt2", CONFIG_untie_embeddings_and_output_weights, "false" },
 	{ "gpt2", CONFIG_attention_dropout, "0.1" },
 	{ "gpt2", CONFIG_hidden_dropout, "0.1" },
+	{ "gpt2", CONFIG_embedding_dropout, "0.1" },
+	{ "gpt2", CONFIG_hidden_act, "gelu_new" },
 	{ "gpt_neox", CONFIG_normalization, "LayerNorm" },
 	{ "gpt_neox", CONFIG_swiglu, "false" },
 	{ "gpt_neox", CONFIG_mlp_bias, "true" },
@@ -182,6 +187,7 @@ static const enum config_field forgotten[] = {
 	CONFIG_kv_lora_rank,           CONFIG_encoder_num_layers,
 	CONFIG_num_parameters,         CONFIG_padded_vocab_size,
 	CONFIG_rotary_percent,         CONFIG_window_size,
+	CONFIG_embedding_dropout,      CONFIG_hidden_act,
 };
 
 int hf_knows_type(const char *type)
@@ -354,107 +360,6 @@ static int read_rows(struct reader *r, const struct doc_node *map, const char *n
 	return reader_read_map(r, &t, map, name);
 }
 
-#define SLIDING "sliding_attention"
-#define FULL "full_attention"
-
-/* Keys that make another model of an architecture if they have a value other than null, false or 0.
- */
-static const struct {
-	const char *type, *key;
-} variants[] = {
-	{ "qwen2", "use_sliding_window" },
-	{ "qwen3", "use_sliding_window" },
-	{ "qwen2_moe", "use_sliding_window" },
-	{ "qwen3_moe", "use_sliding_window" },
-	{ "olmo", "clip_qkv" },
-	{ "gemma2", "use_bidirectional_attention" },
-	{ "gemma3_text", "attn_logit_softcapping" },
-	{ "gemma3_text", "final_logit_softcapping" },
-	{ "gemma3_text", "use_bidirectional_attention" },
-};
-
-/* Gemma 2 has both unless its file says null. */
-static const char *const caps[] = { "attn_logit_softcapping", "final_logit_softcapping" };
-
-static const char *text_of(const struct doc_node *n)
-{
-	return n && n->kind != DOC_NULL && n->kind != DOC_MAP && n->kind != DOC_LIST && n->text
-		       ? n->text
-		       : "";
-}
-
-static int put(struct reader *r, enum config_field f, const char *value)
-{
-	r->key = config_name(f);
-	return reader_put(r, f, value);
-}
-
-static int read_rotary(struct reader *r, const struct doc_node *map)
-{
-	const char *given = text_of(doc_find(map, "partial_rotary_factor"));
-	const struct doc_node *rope = doc_find(map, "rope_parameters");
-
-	if (!*given && rope && rope->kind == DOC_MAP)
-		given = text_of(doc_find(rope, "partial_rotary_factor"));
-	return *given ? put(r, CONFIG_rotary_percent, given) : 0;
-}
-
-/* Gemma 3: each sixth layer sees all tokens, the others a window. */
-static int is_usual_pattern(const struct doc_node *map)
-{
-	const struct doc_node *list = doc_find(map, "layer_types");
-	const char *period = text_of(doc_find(map, "sliding_window_pattern"));
-	int64_t i = 0;
-
-	if (!list || list->kind != DOC_LIST)
-		return !*period || !strcmp(period, "6");
-	for (const struct doc_node *n = list->first; n; n = n->next)
-		if (strcmp(text_of(n), ++i % 6 ? SLIDING : FULL) != 0)
-			return 0;
-	return 1;
-}
-
-/* Sliding windows, with the defaults of transformers' configuration classes; null is none. */
-static int read_window(struct reader *r, const struct doc_node *map, const char *type)
-{
-	static const struct {
-		const char *type, *missing;
-	} windowed[] = { { "mistral", "4096" }, { "phi3", "" }, { "gemma3_text", "4096" } };
-	const struct doc_node *given = doc_find(map, "sliding_window");
-
-	for (size_t i = 0; i < ARRAY_SIZE(windowed); i++) {
-		const char *window = given ? text_of(given) : windowed[i].missing;
-
-		if (!strcmp(windowed[i].type, type) && *window)
-			return put(r, CONFIG_window_size, window);
-	}
-	return 0;
-}
-
-/* Puts fields from inner maps, and names variants in unmodelled_options. */
-static int read_variants(struct reader *r, const struct doc_node *map, const char *type)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(variants); i++) {
-		const char *value = text_of(doc_find(map, variants[i].key));
-
-		if (strcmp(variants[i].type, type) != 0 || !*value || parse_bool(value) == 0)
-			continue;
-		r->key = variants[i].key;
-		if (reader_put_unmodelled(r, variants[i].key, value))
-			return -1;
-	}
-	for (size_t i = 0; i < ARRAY_SIZE(caps) && !strcmp(type, "gemma2"); i++) {
-		const struct doc_node *cap = doc_find(map, caps[i]);
-
-		if (cap && cap->kind == DOC_NULL && reader_put_unmodelled(r, caps[i], "null"))
-			return -1;
-	}
-	if (!strcmp(type, "gemma3_text") && !is_usual_pattern(map) &&
-	    reader_put_unmodelled(r, "layer_types", "another pattern than one layer of six"))
-		return -1;
-	return read_window(r, map, type) || read_rotary(r, map) ? -1 : 0;
-}
-
 int config_read_hf(struct reader *r, const struct doc_node *root, const char *name)
 {
 	const struct doc_node *tie = doc_find(root, "tie_word_embeddings"), *map, *type;
@@ -486,6 +391,7 @@ int config_read_hf(struct reader *r, const struct doc_node *root, const char *na
 			return -1;
 	}
 	r->origin = name;
-	return check_needed(r, what) || put_rest(r, map, what) || read_variants(r, map, what) ? -1
-											      : 0;
+	if (check_needed(r, what) || put_rest(r, map, what) || hf_read_variants(r, map, what))
+		return -1;
+	return map == root ? hf_read_class(r, map) : 0;
 }

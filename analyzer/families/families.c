@@ -6,11 +6,13 @@
 #include "megatron/megatron.h"
 #include "megatron/options.h"
 #include "families/mlp.h"
+#include "families/plain.h"
 #include "torch/unmodelled.h"
 
 static const struct family_model *const models[] = {
 	[GPT] = &gpt_model,
 	[LLAMA] = &llama_model,
+	[PLAIN] = &plain_model,
 	[MEGATRON_CORE] = &megatron_model,
 	[MLP] = &mlp_model,
 };
@@ -26,12 +28,23 @@ static void choose_attention(struct hparams *s, const struct inputs *in)
 		s->attention = EAGER;
 }
 
+/* A model_type of transformers has the forward pass of its own class. */
+static void choose_family(struct hparams *s, struct inputs *in)
+{
+	if ((s->framework != TRANSFORMERS && s->framework != DEEPSPEED) ||
+	    !GIVEN(in->c, model_type) || !plain_has(in->c->model_type))
+		return;
+	s->family = PLAIN;
+	s->keep_logits = input_flag(in, CONFIG_keep_logits, !in->c->from_framework);
+}
+
 int family_read(struct hparams *s, struct inputs *in)
 {
 	if (framework_read(in) == MEGATRON)
 		check_megatron_options(in);
 	if (hparams_read(s, in) < 0)
 		return -1;
+	choose_family(s, in);
 	choose_attention(s, in);
 	return 0;
 }

@@ -5,6 +5,7 @@
 #include "torch/autocast.h"
 #include "torch/checkpoint.h"
 #include "families/llama_tables.h"
+#include "families/loop.h"
 #include "families/llama.h"
 
 #include "families/train.h"
@@ -195,23 +196,6 @@ static tensor layers(struct machine *m, struct llama *g, tensor tokens)
 	return out;
 }
 
-/* ForCausalLMLoss: the logits in fp32, the labels shifted by one. */
-static tensor loss_of(struct machine *m, tensor logits, tensor labels)
-{
-	tensor precise, padded, shifted, loss;
-
-	m->phase = LOSS;
-	m->current_term = TERM_LOSS;
-	precise = to(m, logits, F32);
-	padded = tensor_new_as(m, TERM_INPUTS, labels.n + 1, I64);
-	shifted = tensor_new_as(m, TERM_INPUTS, labels.n, I64);
-	loss = cross_entropy(m, precise, shifted);
-	tensor_unref(m, &precise);
-	tensor_unref(m, &padded);
-	tensor_unref(m, &shifted);
-	return loss;
-}
-
 /* ---- the model ---- */
 
 static struct param *weight(struct machine *m, struct llama *g, int64_t out, int64_t in,
@@ -334,60 +318,43 @@ static tensor with_auxiliary_loss(struct machine *m, struct llama *g, tensor los
 	return out;
 }
 
-static void micro_batch(struct machine *m, void *model)
+static tensor forward(struct machine *m, void *model, tensor *logits)
 {
 	struct llama *g = model;
-	const struct hparams *s = g->s;
-	struct tape tape = { .last = NULL };
-	tensor x, logits, loss;
+	tensor x, loss;
 
-	m->tape = &tape;
-	m->phase = FORWARD;
-	tensor_assign(m, &g->loop.tokens, tensor_new_as(m, TERM_INPUTS, s->batch * s->tokens, I64));
-	host_wait(m, m->stream); /* the copy from host memory is synchronous */
-	wrapper_before_forward(m, &g->w);
-	if (s->autocast)
-		begin_autocast(m, s->autocast);
 	module_enter(m, NULL, NULL, none);
 	x = layers(m, g, g->loop.tokens);
 	m->current_term = TERM_LOGITS;
-	logits = linear(m, x, g->head, NULL);
+	*logits = linear(m, x, g->head, NULL);
 	if (g->row->capped)
-		tensor_assign(m, &logits, capped(m, logits));
-	loss = loss_of(m, logits, g->loop.tokens);
+		tensor_assign(m, logits, capped(m, *logits));
+	loss = causal_loss(m, g->s, *logits, g->loop.tokens);
 	loss = with_auxiliary_loss(m, g, loss);
 	tensor_unref(m, &x);
 	module_leave(m, NULL, &loss);
-	end_autocast(m);
-	if (s->precise_outputs && s->autocast)
-		tensor_assign(m, &logits, to(m, logits, F32));
-	wrapper_after_forward(m, &g->w);
-	if (!s->keep_logits)
-		tensor_unref(m, &logits);
-	tensor_assign(m, &g->loop.logits, logits);
-	tensor_assign(m, &g->loop.loss, loss);
-	if (s->microbatches > 1)
-		loss = scale(m, loss);
-	else
-		tensor_ref(loss);
-	tensor_assign(m, &loss, wrapper_scaled(m, &g->w, loss));
-	wrapper_before_backward(m, &g->w);
-	loss_backward(m, &tape, loss);
-	tensor_unref(m, &loss);
-	release_tables(m, g); /* the checkpointed layers have used them */
-	wrapper_after_backward(m, &g->w);
-	tensor_set_term(m, g->loop.logits, TERM_OLD_LOGITS);
+	return loss;
 }
 
-/* transformers releases its cache after loading; the peak is that of the training. */
+/* The checkpointed layers have used them. */
+static void release(struct machine *m, void *model)
+{
+	release_tables(m, model);
+}
+
+static void micro_batch(struct machine *m, void *model)
+{
+	struct llama *g = model;
+	const struct loop_model parts = { &g->w, &g->loop, text_batch, forward, release };
+
+	loop_micro_batch(m, &parts, g);
+}
+
 static void loaded(struct machine *m, void *model)
 {
 	const struct llama *g = model;
 
-	if (g->s->defaults->made_on_host)
-		return;
-	allocator_empty_cache(m->allocator);
-	machine_forget_peak(m);
+	loop_loaded(m, g->s);
 }
 
 /* A job without a model_type is Llama; Mixtral and Qwen2-MoE are told by their experts. */

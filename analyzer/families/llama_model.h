@@ -5,6 +5,7 @@
 #include "distributed/wrapper.h"
 #include "families/decoders.h"
 #include "families/experts.h"
+#include "families/loop.h"
 
 struct llama_layer {
 	struct llama *model;
@@ -27,9 +28,7 @@ struct llama {
 	struct {
 		tensor cos, sin;
 	} rope[2]; /* of layers that see all tokens, and of those with a window */
-	struct {
-		tensor tokens, logits, loss;
-	} loop; /* variables of the training loop */
+	struct loop loop;
 };
 
 #endif

@@ -171,10 +171,11 @@ static void deliver(struct machine *m, struct grad_node *n)
 	}
 }
 
+/* Unpacked tensors are variables of the function, which C++ destroys from the last to the first. */
 void node_clear_saved(struct machine *m, struct grad_node *n)
 {
 	for (int i = 0; i < n->kept; i++)
-		tensor_unref(m, &n->saved[i]);
+		tensor_unref(m, &n->saved[n->saved_hooks ? n->kept - 1 - i : i]);
 	n->kept = 0;
 }
 

@@ -31,7 +31,7 @@ enum optimizer_kind {
 enum implementation { FUSED, FOREACH, LOOP };
 
 /* The forward pass of the model: families/families.c. */
-enum family { BY_MODEL, GPT, LLAMA, MEGATRON_CORE, MLP };
+enum family { BY_MODEL, GPT, LLAMA, PLAIN, MEGATRON_CORE, MLP };
 
 /* A row of frameworks.def. */
 struct framework_row {

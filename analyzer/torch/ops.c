@@ -148,13 +148,23 @@ tensor silu(struct machine *m, tensor x)
 }
 
 /* the result is saved */
-tensor sigmoid(struct machine *m, tensor x)
+static tensor kept_result(struct machine *m, tensor x)
 {
 	struct grad_node *n = grad_node_new(m, like_backward, &x, 1);
 	tensor out = tensor_new(m, x.n, x.type);
 
 	save_for_backward(m, n, out);
 	return with_grad_fn(out, n, 0);
+}
+
+tensor relu(struct machine *m, tensor x)
+{
+	return kept_result(m, x);
+}
+
+tensor sigmoid(struct machine *m, tensor x)
+{
+	return kept_result(m, x);
 }
 
 tensor capped(struct machine *m, tensor x)
@@ -186,6 +196,12 @@ static void pow_backward(struct machine *m, struct grad_node *n)
 }
 
 tensor square(struct machine *m, tensor x)
+{
+	return power(m, x);
+}
+
+/* The gradient is gradient * (exponent * x.pow(exponent - 1)). */
+tensor power(struct machine *m, tensor x)
 {
 	struct grad_node *n = grad_node_new(m, pow_backward, &x, 1);
 
@@ -316,6 +332,8 @@ tensor dropout(struct machine *m, tensor x, double p)
 	out = with_grad_fn(tensor_new(m, x.n, x.type), n, 0);
 	save_for_backward(m, n, mask);
 	tensor_unref(m, &mask);
+	if (m->stopped) /* the mask was the last tensor that a recomputation saves: no result */
+		tensor_unref(m, &out);
 	return out;
 }
 

@@ -17,6 +17,8 @@ tensor biased(struct machine *m, int64_t n, enum dtype type);
 tensor linear(struct machine *m, tensor x, struct param *weight, struct param *bias);
 /* The same for a matrix of rows, without a batch dimension. */
 tensor linear_rows(struct machine *m, tensor x, struct param *weight);
+/* addmm(bias, x, weight): transformers' Conv1D, whose weight has a row for each input. */
+tensor conv1d(struct machine *m, tensor x, struct param *weight, struct param *bias);
 /* F.linear without a module of its own. */
 tensor linear_function(struct machine *m, tensor x, struct param *weight);
 /* The same with a matrix of `width` columns that is not a parameter. */
@@ -32,8 +34,9 @@ tensor mul(struct machine *m, tensor a, tensor b);
 /* The same with a row that is computed from a parameter. */
 tensor mul_row(struct machine *m, tensor a, tensor row);
 tensor sum_rows(struct machine *m, int64_t columns, int64_t rows, enum dtype type);
-/* x^2; mean over rows, n of them; x + a number; 1/sqrt(x) */
+/* x^2, x to another power; mean over rows, n of them; x + a number; 1/sqrt(x) */
 tensor square(struct machine *m, tensor x);
+tensor power(struct machine *m, tensor x);
 tensor mean(struct machine *m, tensor x, int64_t n);
 tensor shift(struct machine *m, tensor x);
 tensor rsqrt(struct machine *m, tensor x);
@@ -67,6 +70,8 @@ tensor fused_rms_norm(struct machine *m, tensor x, struct param *weight, int64_t
 /* x.masked_fill_(mask) */
 tensor masked_in_place(struct machine *m, tensor x, tensor mask);
 tensor gelu(struct machine *m, tensor x);
+/* its result is saved */
+tensor relu(struct machine *m, tensor x);
 tensor silu(struct machine *m, tensor x);
 tensor sigmoid(struct machine *m, tensor x);
 /* cap * torch.tanh(x / cap) */

@@ -41,7 +41,8 @@ tensor biased(struct machine *m, int64_t n, enum dtype type)
 
 /* ---- matrix products ---- */
 
-/* sizes: elements of x, weight, bias; whether x was folded to rows. mm computes the weight's
+/* sizes: elements of x, weight, bias; whether x was folded to rows; whether the weight has a row for
+ * each input. mm computes the weight's
  * gradient first, addmm the input's. */
 static void linear_backward(struct machine *m, struct grad_node *n)
 {
@@ -54,13 +55,16 @@ static void linear_backward(struct machine *m, struct grad_node *n)
 			n->out[which] = gemm(m, n->sizes[which - 1], type);
 	}
 	n->out[1].view = (int)n->sizes[3];
-	n->out[2].view = 1; /* the gradient is transposed */
+	n->out[2].view = !n->sizes[4]; /* the gradient is transposed, as the weight is */
+	/* the sum over rows is made after the function, whose unpacked tensors are freed by then */
+	if (n->saved_hooks)
+		node_clear_saved(m, n);
 	if (n->edge[0]) /* the bias is addmm's first argument, so its gradient is computed first */
 		n->out[0] = sum_rows(m, n->sizes[2], n->in[0].n / n->sizes[2], type);
 }
 
 /* `in`: bias or none, x, and weights of `width` columns; all are taken. */
-static tensor product(struct machine *m, tensor *in, int64_t width, int folded)
+static tensor product(struct machine *m, tensor *in, int64_t width, int folded, int rows)
 {
 	struct grad_node *n = grad_node_new(m, linear_backward, in, 3);
 	int64_t count = in[1].n / width * (in[2].n / width);
@@ -71,10 +75,14 @@ static tensor product(struct machine *m, tensor *in, int64_t width, int folded)
 		n->sizes[1] = in[2].n;
 		n->sizes[2] = in[0].storage ? in[0].n : 0;
 		n->sizes[3] = folded;
-		if (in[1].grad_fn)
-			save_for_backward(m, n, in[2]);
-		if (in[2].grad_fn)
-			save_for_backward(m, n, in[1]);
+		n->sizes[4] = rows;
+		/* in the order of PyTorch's names: mat1, mat2 of addmm; mat2, self of mm */
+		for (int i = 0; i < 2; i++) {
+			int which = (in[0].storage != NULL) == i ? 2 : 1;
+
+			if (in[3 - which].grad_fn)
+				save_for_backward(m, n, in[which]);
+		}
 	}
 	out = in[0].storage ? biased(m, count, in[1].type) : gemm(m, count, in[1].type);
 	out = with_grad_fn(out, n, 0);
@@ -94,7 +102,7 @@ static tensor linear_of(struct machine *m, tensor x, struct param *weight, struc
 		in[0] = autocast_weight(m, bias);
 	in[2] = autocast_weight(m, weight);
 	in[1] = autocasted(m, x);
-	return product(m, in, weight->in, folded);
+	return product(m, in, weight->in, folded, 0);
 }
 
 /* nn.Linear */
@@ -112,6 +120,17 @@ static tensor linear_module(struct machine *m, tensor x, struct param *weight, s
 tensor linear(struct machine *m, tensor x, struct param *weight, struct param *bias)
 {
 	return linear_module(m, x, weight, bias, 1);
+}
+
+/* addmm's arguments are cast from the last to the first. */
+tensor conv1d(struct machine *m, tensor x, struct param *weight, struct param *bias)
+{
+	tensor in[3];
+
+	in[2] = autocast_weight(m, weight);
+	in[1] = autocasted(m, x);
+	in[0] = autocast_weight(m, bias);
+	return product(m, in, weight->value.n / weight->in, 1, 1);
 }
 
 tensor linear_rows(struct machine *m, tensor x, struct param *weight)
@@ -132,7 +151,7 @@ tensor linear_with(struct machine *m, tensor x, tensor matrix, int64_t width)
 		return m->module_hooks->linear(m, x, matrix, width, NULL);
 	in[2] = autocasted(m, matrix);
 	in[1] = autocasted(m, x);
-	return product(m, in, width, 0);
+	return product(m, in, width, 0, 0);
 }
 
 static void matmul_backward(struct machine *m, struct grad_node *n)

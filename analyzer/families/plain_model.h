@@ -1,0 +1,64 @@
+/* A model of plain.def while it runs: weights, and tensors that all layers share; and the modules that
+ * several of these models have. */
+#ifndef MEMTRACE_FAMILIES_PLAIN_MODEL_H
+#define MEMTRACE_FAMILIES_PLAIN_MODEL_H
+
+#include "distributed/wrapper.h"
+#include "families/loop.h"
+#include "torch/ops.h"
+
+/* A module's weight and bias: nn.Linear, Conv1D, nn.LayerNorm. */
+struct pair {
+	struct param *weight, *bias;
+};
+
+/* hidden_act, as far as autograd keeps other tensors for it */
+enum activation { ACTIVATION_OTHER, ACTIVATION_GELU, ACTIVATION_GELU_NEW, ACTIVATION_RELU };
+
+struct plain_layer {
+	struct plain *model;
+	struct pair norm[2], qkv, out, up, down;
+};
+
+struct plain {
+	const struct hparams *s;
+	const struct plain_code *code;
+	struct wrapper w;
+	enum activation activation;
+	double embedding_dropout;
+	struct plain_layer *layers;
+	struct param *tokens, *positions, *head;
+	struct pair last;
+	tensor mask, places;
+	struct loop loop;
+};
+
+struct plain_code {
+	/* Adds the parameters, in the order of model.parameters(). */
+	void (*make)(struct machine *m, struct plain *g);
+	tensor (*forward)(struct machine *m, void *model, tensor *logits);
+	/* Releases what the functions of checkpointed layers kept. */
+	void (*release)(struct machine *m, void *model);
+	/* Rejects what the forward pass does not have. */
+	void (*check)(const struct hparams *s, struct inputs *in);
+};
+
+extern const struct plain_code plain_gpt;
+
+/* ---- modules ---- */
+
+/* A parameter of out x in elements. */
+struct param *plain_weight(struct machine *m, struct plain *g, int64_t out, int64_t in,
+			   enum term_id term);
+/* A weight of out x in elements, and a bias of `bias` elements. */
+struct pair plain_pair(struct machine *m, struct plain *g, int64_t out, int64_t in, int64_t bias,
+		       enum term_id term);
+/* A LayerNorm of the hidden size. */
+struct pair plain_norm(struct machine *m, struct plain *g);
+tensor plain_normed(struct machine *m, struct plain *g, const struct pair *norm, tensor x);
+tensor plain_activated(struct machine *m, struct plain *g, tensor x);
+/* The layers one after the other; x is taken. */
+tensor plain_layers(struct machine *m, struct plain *g,
+		    tensor (*block)(struct machine *m, void *context, tensor input), tensor x);
+
+#endif
