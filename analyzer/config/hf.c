@@ -1,7 +1,6 @@
 /* config.json: transformers' names, and the values that the code of each architecture fixes. */
 #include "config/hf.h"
 
-#include "config/hf_variants.h"
 #include "config/layer_pattern.h"
 
 #include <stdio.h>
@@ -391,7 +390,7 @@ int config_read_hf(struct reader *r, const struct doc_node *root, const char *na
 			return -1;
 	}
 	r->origin = name;
-	if (check_needed(r, what) || put_rest(r, map, what) || hf_read_variants(r, map, what))
+	if (check_needed(r, what) || put_rest(r, map, what) || config_read_variants(r, map, what))
 		return -1;
-	return map == root ? hf_read_class(r, map) : 0;
+	return map == root ? config_read_class(r, map) : 0;
 }

@@ -10,10 +10,8 @@
 #include "torch/unmodelled.h"
 
 static const struct family_model *const models[] = {
-	[GPT] = &gpt_model,
-	[LLAMA] = &llama_model,
-	[PLAIN] = &plain_model,
-	[MEGATRON_CORE] = &megatron_model,
+	[GPT] = &gpt_model,     [LLAMA] = &llama_model,
+	[PLAIN] = &plain_model, [MEGATRON_CORE] = &megatron_model,
 	[MLP] = &mlp_model,
 };
 

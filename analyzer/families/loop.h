@@ -1,4 +1,5 @@
-/* A micro-batch of a model of transformers, as its Trainer runs it: the model makes its own loss. */
+/* A micro-batch of a model of transformers, as its Trainer runs it: the model makes its own loss.
+ */
 #ifndef MEMTRACE_FAMILIES_LOOP_H
 #define MEMTRACE_FAMILIES_LOOP_H
 

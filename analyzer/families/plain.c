@@ -1,8 +1,7 @@
 #include "families/plain.h"
 
-#include "families/plain_model.h"
+#include "families/plain_gpt.h"
 #include "families/train.h"
-#include "torch/checkpoint.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -29,81 +28,6 @@ static const struct plain_code *code_of(const char *type)
 int plain_has(const char *type)
 {
 	return code_of(type) != NULL;
-}
-
-/* ---- modules ---- */
-
-struct param *plain_weight(struct machine *m, struct plain *g, int64_t out, int64_t in,
-			   enum term_id term)
-{
-	return module_add(m, &g->w.module, out, in, g->s->weights, term);
-}
-
-struct pair plain_pair(struct machine *m, struct plain *g, int64_t out, int64_t in, int64_t bias,
-		       enum term_id term)
-{
-	struct pair p = { plain_weight(m, g, out, in, term), NULL };
-
-	if (bias)
-		p.bias = plain_weight(m, g, 1, bias, term);
-	return p;
-}
-
-struct pair plain_norm(struct machine *m, struct plain *g)
-{
-	return plain_pair(m, g, 1, g->s->hidden, g->s->hidden, TERM_NORM_WEIGHTS);
-}
-
-tensor plain_normed(struct machine *m, struct plain *g, const struct pair *norm, tensor x)
-{
-	return layer_norm(m, x, norm->weight, norm->bias, g->s->hidden);
-}
-
-/* activations.py, NewGELUActivation: 0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))).
- * Autocast runs pow in fp32 (autocast_mode.h), so that everything after it is in fp32 too; the first
- * half, 0.5 * x, has x's type. Saved: x in the type of pow, the tangent, and both factors. */
-static tensor gelu_new(struct machine *m, tensor x)
-{
-	tensor half = scale(m, x), precise = m->autocast ? to(m, x, F32) : tensor_ref(x), t, out;
-
-	t = power(m, precise);
-	tensor_unref(m, &precise);
-	tensor_assign(m, &t, scale(m, t));
-	tensor_assign(m, &t, add(m, x, t));
-	tensor_assign(m, &t, scale(m, t));
-	tensor_assign(m, &t, sigmoid(m, t)); /* tanh saves its result, as sigmoid does */
-	tensor_assign(m, &t, shift(m, t));
-	out = mul(m, half, t);
-	tensor_unref(m, &half);
-	tensor_unref(m, &t);
-	return out;
-}
-
-tensor plain_activated(struct machine *m, struct plain *g, tensor x)
-{
-	return g->activation == ACTIVATION_GELU_NEW ? gelu_new(m, x)
-	       : g->activation == ACTIVATION_RELU   ? relu(m, x)
-						    : gelu(m, x);
-}
-
-static tensor one_layer(struct machine *m, struct plain *g, int64_t i,
-			tensor (*block)(struct machine *m, void *context, tensor input), tensor x)
-{
-	tensor in = wrapper_before_block(m, &g->w, i, x), out;
-
-	out = g->s->recompute == RECOMPUTE_FULL ? checkpointed(m, block, &g->layers[i], in)
-						: block(m, &g->layers[i], in);
-	tensor_unref(m, &in);
-	wrapper_after_block(m, &g->w, i, &out);
-	return out;
-}
-
-tensor plain_layers(struct machine *m, struct plain *g,
-		    tensor (*block)(struct machine *m, void *context, tensor input), tensor x)
-{
-	for (int64_t i = 0; i < g->s->layers; i++)
-		tensor_assign(m, &x, one_layer(m, g, i, block, x));
-	return x;
 }
 
 /* ---- the run ---- */

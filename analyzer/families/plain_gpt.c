@@ -1,7 +1,8 @@
-/* transformers' GPT-2, GPT2LMHeadModel: modeling_gpt2.py. Variables live as long as those of its
- * functions. */
+/* GPT2LMHeadModel. Variables live as long as those of its functions. */
+#include "families/plain_gpt.h"
+
 #include "families/llama_tables.h"
-#include "families/plain_model.h"
+#include "families/plain_modules.h"
 
 #include "util/util.h"
 

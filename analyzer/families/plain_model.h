@@ -1,5 +1,4 @@
-/* A model of plain.def while it runs: weights, and tensors that all layers share; and the modules that
- * several of these models have. */
+/* A model of plain.def while it runs: weights, and tensors that all layers share. */
 #ifndef MEMTRACE_FAMILIES_PLAIN_MODEL_H
 #define MEMTRACE_FAMILIES_PLAIN_MODEL_H
 
@@ -42,23 +41,5 @@ struct plain_code {
 	/* Rejects what the forward pass does not have. */
 	void (*check)(const struct hparams *s, struct inputs *in);
 };
-
-extern const struct plain_code plain_gpt;
-
-/* ---- modules ---- */
-
-/* A parameter of out x in elements. */
-struct param *plain_weight(struct machine *m, struct plain *g, int64_t out, int64_t in,
-			   enum term_id term);
-/* A weight of out x in elements, and a bias of `bias` elements. */
-struct pair plain_pair(struct machine *m, struct plain *g, int64_t out, int64_t in, int64_t bias,
-		       enum term_id term);
-/* A LayerNorm of the hidden size. */
-struct pair plain_norm(struct machine *m, struct plain *g);
-tensor plain_normed(struct machine *m, struct plain *g, const struct pair *norm, tensor x);
-tensor plain_activated(struct machine *m, struct plain *g, tensor x);
-/* The layers one after the other; x is taken. */
-tensor plain_layers(struct machine *m, struct plain *g,
-		    tensor (*block)(struct machine *m, void *context, tensor input), tensor x);
 
 #endif

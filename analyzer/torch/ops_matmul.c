@@ -41,9 +41,8 @@ tensor biased(struct machine *m, int64_t n, enum dtype type)
 
 /* ---- matrix products ---- */
 
-/* sizes: elements of x, weight, bias; whether x was folded to rows; whether the weight has a row for
- * each input. mm computes the weight's
- * gradient first, addmm the input's. */
+/* sizes: elements of x, weight, bias; whether x was folded to rows; whether the weight has a row
+ * for each input. mm computes the weight's gradient first, addmm the input's. */
 static void linear_backward(struct machine *m, struct grad_node *n)
 {
 	enum dtype type = n->in[0].type;

@@ -1,0 +1,21 @@
+/* The modules that several models of plain.def have. */
+#ifndef MEMTRACE_FAMILIES_PLAIN_MODULES_H
+#define MEMTRACE_FAMILIES_PLAIN_MODULES_H
+
+#include "families/plain_model.h"
+
+/* A parameter of out x in elements. */
+struct param *plain_weight(struct machine *m, struct plain *g, int64_t out, int64_t in,
+			   enum term_id term);
+/* A weight of out x in elements, and a bias of `bias` elements. */
+struct pair plain_pair(struct machine *m, struct plain *g, int64_t out, int64_t in, int64_t bias,
+		       enum term_id term);
+/* A LayerNorm of the hidden size. */
+struct pair plain_norm(struct machine *m, struct plain *g);
+tensor plain_normed(struct machine *m, struct plain *g, const struct pair *norm, tensor x);
+tensor plain_activated(struct machine *m, struct plain *g, tensor x);
+/* The layers one after the other; x is taken. */
+tensor plain_layers(struct machine *m, struct plain *g,
+		    tensor (*block)(struct machine *m, void *context, tensor input), tensor x);
+
+#endif
