@@ -359,6 +359,26 @@ static int read_rows(struct reader *r, const struct doc_node *map, const char *n
 	return reader_read_map(r, &t, map, name);
 }
 
+/* Sliding windows, with the defaults of transformers' configuration classes; null is none. */
+static int read_window(struct reader *r, const struct doc_node *map, const char *type)
+{
+	static const struct {
+		const char *type, *missing;
+	} windowed[] = { { "mistral", "4096" }, { "phi3", "" }, { "gemma3_text", "4096" } };
+	const struct doc_node *given = doc_find(map, "sliding_window");
+	const int is_value = given && given->text && given->kind != DOC_NULL &&
+			     given->kind != DOC_MAP && given->kind != DOC_LIST;
+
+	r->key = config_name(CONFIG_window_size);
+	for (size_t i = 0; i < ARRAY_SIZE(windowed); i++) {
+		const char *window = is_value ? given->text : given ? "" : windowed[i].missing;
+
+		if (!strcmp(windowed[i].type, type) && *window)
+			return reader_put(r, CONFIG_window_size, window);
+	}
+	return 0;
+}
+
 int config_read_hf(struct reader *r, const struct doc_node *root, const char *name)
 {
 	const struct doc_node *tie = doc_find(root, "tie_word_embeddings"), *map, *type;
@@ -390,7 +410,8 @@ int config_read_hf(struct reader *r, const struct doc_node *root, const char *na
 			return -1;
 	}
 	r->origin = name;
-	if (check_needed(r, what) || put_rest(r, map, what) || config_read_variants(r, map, what))
+	if (check_needed(r, what) || put_rest(r, map, what) || config_read_variants(r, map, what) ||
+	    read_window(r, map, what))
 		return -1;
 	return map == root ? config_read_class(r, map) : 0;
 }

@@ -278,23 +278,6 @@ static int is_usual_pattern(const struct doc_node *map)
 	return 1;
 }
 
-/* Sliding windows, with the defaults of transformers' configuration classes; null is none. */
-static int read_window(struct reader *r, const struct doc_node *map, const char *type)
-{
-	static const struct {
-		const char *type, *missing;
-	} windowed[] = { { "mistral", "4096" }, { "phi3", "" }, { "gemma3_text", "4096" } };
-	const struct doc_node *given = doc_find(map, "sliding_window");
-
-	for (size_t i = 0; i < ARRAY_SIZE(windowed); i++) {
-		const char *window = given ? text_of(given) : windowed[i].missing;
-
-		if (!strcmp(windowed[i].type, type) && *window)
-			return put(r, CONFIG_window_size, window);
-	}
-	return 0;
-}
-
 /* Puts fields from inner maps, and names variants in unmodelled_options. */
 int config_read_variants(struct reader *r, const struct doc_node *map, const char *type)
 {
@@ -316,7 +299,7 @@ int config_read_variants(struct reader *r, const struct doc_node *map, const cha
 	if (!strcmp(type, "gemma3_text") && !is_usual_pattern(map) &&
 	    reader_put_unmodelled(r, "layer_types", "another pattern than one layer of six"))
 		return -1;
-	return read_window(r, map, type) || read_rotary(r, map) ? -1 : 0;
+	return read_rotary(r, map);
 }
 
 /* The class that transformers trains: the first of "architectures" that it has. Another one than
