@@ -167,6 +167,10 @@ class Communicators(Programs):
         """NCCL reports the memory of each communicator: memory that it took for none of them is not attributed to them."""
         self.check_comms(self.comms("-DSTATS")(), 0)
 
+    def test_buffers(self):
+        """ncclMemAlloc and ncclMemFree, where NCCL takes the memory without a call that is seen: once each, and nothing of those that fail."""
+        self.check(self.run_program(self.program("nccl_buffers")))
+
     def test_more_than_are_remembered(self):
         self.comms()("many")
         trace = self.trace()
