@@ -344,6 +344,10 @@ static const char *label_of(const struct rank *r, enum rule rule)
 	case RULE_EVAL_ACCUMULATION:
 	case RULE_INFERENCE_RESULTS:
 		return r->repeat_label;
+	case RULE_EVAL_TENSORS:
+		return r->evaluated_label;
+	case RULE_HUGE_TENSORS:
+		return r->huge_label;
 	case RULE_PINNED_GROWS:
 		return r->pinned_label;
 	default:

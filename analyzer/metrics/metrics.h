@@ -23,9 +23,9 @@ struct metrics {
 #undef METRIC
 	/* What cannot be a number: frameworks on the stacks, a bit each of enum stack_tag. */
 	uint64_t tags;
-	/* The stack of the leak, of what repeats, or of the request, for evidence; MT_NO_STACK
-	 * unknown. */
-	uint32_t leak_stack, left_stack, repeat_stack, request_stack;
+	/* The stack of the leak, of what repeats, of the request, or of most of what else its name
+	 * says, for evidence; MT_NO_STACK unknown. */
+	uint32_t leak_stack, left_stack, repeat_stack, request_stack, evaluated_stack, huge_stack;
 	uint32_t pinned_stack; /* that pins the most host memory; MT_NO_STACK unknown */
 	uint16_t leak_thread;
 };

@@ -110,6 +110,7 @@ void metrics_find_huge(struct device_pass *d, const struct metrics_pass *p,
 				is_candidate(p, d, stack, f->requested, CATEGORY_TEMPORARIES)
 			? f->requested
 			: 0;
+	bytes most = 0;
 
 	m->huge = request;
 	for (size_t i = 0; i < live->count; i++) {
@@ -123,8 +124,9 @@ void metrics_find_huge(struct device_pass *d, const struct metrics_pass *p,
 	if (m->huge < linear)
 		return;
 	if (request && request >= m->huge / 4 && !is_in_proportion(p, stack, request, linear)) {
-		m->huge_sum = request;
+		m->huge_sum = most = request;
 		m->huge_blocks = 1;
+		m->huge_stack = stack;
 	}
 	for (size_t i = 0; i < live->count; i++) {
 		const struct block_group *g = &live->groups[i];
@@ -138,7 +140,18 @@ void metrics_find_huge(struct device_pass *d, const struct metrics_pass *p,
 		}
 		add(&m->huge_sum, g->bytes);
 		m->huge_blocks += (int64_t)g->blocks;
+		if (g->bytes > most) {
+			most = g->bytes;
+			m->huge_stack = g->stack;
+		}
 	}
+}
+
+/* Has the job's own code made the stack's blocks while it evaluates or generates? */
+static int is_of_evaluation(const struct metrics_pass *p, uint32_t stack)
+{
+	return stack < p->tables->stack_count && p->tags[stack] & TAGGED(EVALUATE) &&
+	       tables_stack_is_own_code(p->tables, stack);
 }
 
 /* Tensors of one line of the job's own code that ran in this step for the first time: inputs that
@@ -165,6 +178,35 @@ static void find_new_data(const struct metrics_pass *p, const struct device_pass
 		m->data = d->failure->requested;
 		m->data_blocks = 1;
 	}
+}
+
+/* What the job's own code has made, or asks for, in a function of evaluation or generation: caches,
+ * results and buffers, and no block of the model. */
+static void find_of_evaluation(const struct metrics_pass *p, const struct device_pass *d,
+			       const struct snapshot *live)
+{
+	const struct failure *f = d->failure && !d->failure->from_runtime ? d->failure : NULL;
+	struct metrics *m = d->m;
+	bytes most = 0;
+
+	for (size_t i = 0; i < live->count; i++) {
+		const struct block_group *g = &live->groups[i];
+
+		if (!is_of_evaluation(p, g->stack))
+			continue;
+		add(&m->evaluated, g->bytes);
+		m->evaluated_blocks += (int64_t)g->blocks;
+		if (g->bytes > most) {
+			most = g->bytes;
+			m->evaluated_stack = g->stack;
+		}
+	}
+	if (!f || !is_of_evaluation(p, f->stack))
+		return;
+	add(&m->evaluated, f->requested);
+	m->evaluated_blocks++;
+	if (f->requested > most)
+		m->evaluated_stack = f->stack;
 }
 
 /* What a head, a linear layer that the job's own code calls, has made of a size out of proportion,
@@ -198,6 +240,7 @@ void metrics_what_is_live(const struct metrics_pass *p, struct device_pass *d,
 	d->m->untied_block = live->untied.block;
 	d->m->untied_blocks = live->untied.count;
 	find_new_data(p, d, live);
+	find_of_evaluation(p, d, live);
 	find_own_logits(p, d, live);
 	for (uint32_t i = 1; i < p->tables->stack_count; i++)
 		d->m->model_stacks += p->tags[i] & TAGGED(MODEL) && d->stacks[i].last_step &&

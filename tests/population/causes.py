@@ -4,10 +4,12 @@ CAUSES = {
     "failed pass kept": ("FORWARD_REPEATED", "GRAPH_KEPT", "EARLIER_CALL"),  # a second try inside `except`, which keeps the frames of the first
     "list of tensors": ("EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED", "EVAL_ACCUMULATION", "INFERENCE_RESULTS"),  # the last one of a job without steps
     "evaluation with a graph": ("EVAL_GRAPH_KEPT", "GRAPH_KEPT"),
-    "results kept on the GPU": ("EVAL_ACCUMULATION", "LEAK_GRAPH_RETAINED", "INFERENCE_RESULTS"),
+    "results kept on the GPU": ("EVAL_ACCUMULATION", "EVAL_TENSORS", "LEAK_GRAPH_RETAINED", "INFERENCE_RESULTS"),
     "losses summed": ("LOSSES_SUMMED",),
+    "passes that are compared": ("LOSSES_SUMMED", "GRAPH_UNUSED", "GRAPH_KEPT", "FORWARD_REPEATED", "EARLIER_CALL"),  # no_grad() around them; backward() never follows
     "attention scores": ("ATTN_QUADRATIC",),
     "logits": ("LOGITS_SPIKE",),
+    "scores of all positions": ("HUGE_TENSORS", "LOGITS_SPIKE"),  # one line's tensors, over all frames, labels and a vocabulary: parts of them do
     "one huge temporary": ("HUGE_TENSORS",),
     "whole sequence at once": ("HUGE_TENSORS", "ACT_PEAK"),  # huge tensors of all positions, saved for backward: parts, computed again, do
     "input larger than what is used": ("HUGE_TENSORS", "DATA_ON_GPU"),  # a view keeps all of an input on the GPU
@@ -33,8 +35,8 @@ CAUSES = {
     "larger batch": ("BATCH_OUTLIER",),
     "activations": ("ACT_PEAK",),
     "own KV cache": ("KV_CACHE", "GROWING_TENSOR"),  # keys and values grow by concatenation, one tensor for each layer
-    "caches of finished requests": ("KV_CACHES_KEPT", "LEAK_GRAPH_RETAINED", "EVAL_ACCUMULATION", "KV_CACHE_STATIC", "KV_CACHE"),  # each request leaves its cache
-    "static KV cache": ("KV_CACHE_STATIC",),
+    "caches of finished requests": ("KV_CACHES_KEPT", "LEAK_GRAPH_RETAINED", "EVAL_ACCUMULATION", "EVAL_TENSORS", "KV_CACHE_STATIC", "KV_CACHE"),  # each request leaves its cache
+    "static KV cache": ("KV_CACHE_STATIC", "EVAL_TENSORS"),
     "KV cache in training": ("KV_CACHE", "EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED", "GRAPH_KEPT"),  # use_cache in training, and every step's cache is kept
     "inference with a graph": ("INFERENCE_GRAPH", "EVAL_GRAPH_KEPT"),  # inference without no_grad()
     "KV cache": ("KV_CACHE", "KV_CACHE_STATIC", "INFERENCE_BATCH"),  # too many sequences at once: in the prefill, the call itself is larger than its cache

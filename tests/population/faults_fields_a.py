@@ -154,7 +154,7 @@ class OverlapsOfAllBoxes(Term):
         return torch.cat([self.best(part, boxes) for part in anchors.split(max(1, self.sizes // 32))]).mean()
 
 
-@fault("joint_of_all_frames", "logits", "forward")
+@fault("joint_of_all_frames", "scores of all positions", "forward")
 class JointOfAllFrames(Term):
     """The joint network of a transducer: frames times labels times the vocabulary for all utterances; the fixed form has one utterance at a time."""
     shares = 0.7, 1.4

@@ -121,6 +121,16 @@ def calibration(results):
     return markdown(("confidence", "right"), rows)
 
 
+# What counts as right since these draws were made, and why: the tables of a page count as it was then.
+WIDER = [
+    "`joint_of_all_frames`: HUGE_TENSORS is right too. The tensors of all frames, labels and entries of the vocabulary are of one line, which it names, and it says to",
+    "  compute parts, as the fixed form does; LOGITS_SPIKE was the only right answer.",
+    "`scores_of_candidates`: LOSSES_SUMMED is right too. It says that several forward passes are live with no backward pass between them, and since then also to put",
+    "  no_grad() around those that are only compared. Before the first backward pass nothing tells a sum of losses from that.",
+    "`static_cache_too_long`, `finished_caches_kept`, `predictions_kept` and others of their causes: EVAL_TENSORS, a rule that there was not, is right.",
+]
+
+
 def page(results, dropped):
     head = ("", "first finding right", "wrong with high confidence", "not named")
     lines = ["# Jobs with injected faults", "",
@@ -131,6 +141,7 @@ def page(results, dropped):
     lines += summary(results)
     lines += ["Families that were made after the rules: %s; faults: those of `faults_%s.py`." % (
         ", ".join(sorted(NEW_FAMILIES)), ".py`, `faults_".join(sorted(NEW))), ""]
+    lines += ["## What counts as right since then", ""] + [line if line.startswith(" ") else "- " + line for line in WIDER] + [""]
     lines += ["## Confidence", "", "As it was told, by the table of the draws before these; `analyzer/diagnose/confidence.def` is written of these.", ""] + calibration(results)
     lines += ["## Families of jobs", ""] + markdown(("family", *head[1:]), by(results, "family"))
     lines += ["## Faults", ""] + markdown(("fault", *head[1:]), by(results, "fault"))

@@ -383,6 +383,27 @@ static void two_towers_may_both_be_trained(void **state)
 	assert_cause(&m, "ACT_PEAK");
 }
 
+/* Tensors of a function of generation are no data, and none that parts of a batch would make. */
+static void what_a_generation_holds_is_no_data(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.activations = 100 * MIB;
+	m.data = m.huge_sum = 1200 * MIB;
+	m.data_blocks = m.huge_blocks = 4;
+	m.huge = 300 * MIB;
+	assert_cause(&m, "DATA_ON_GPU");
+	m.evaluated = 1200 * MIB;
+	m.evaluated_blocks = 4;
+	assert_cause(&m, "EVAL_TENSORS");
+	/* A cache of keys and values is known by its frames. */
+	m.kv_cache = 1200 * MIB;
+	m.huge_sum = m.huge_blocks = 0;
+	m.kv_token = MIB;
+	assert_cause(&m, "KV_CACHE");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -404,6 +425,7 @@ int main(void)
 		cmocka_unit_test(a_checkpoint_may_be_much_larger_than_the_model),
 		cmocka_unit_test(passes_of_another_place_are_not_summed),
 		cmocka_unit_test(two_towers_may_both_be_trained),
+		cmocka_unit_test(what_a_generation_holds_is_no_data),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -229,6 +229,42 @@ static void what_is_larger_than_its_head_is_out_of_proportion(void **state)
 
 	assert_int_equal(m->logits, 0);
 	assert_int_equal(m->huge_sum, 800 * MIB);
+	assert_string_equal(((struct fixture *)*state)->report.ranks[0].huge_label,
+			    "weigh  weigh.py:2");
+}
+
+/* Behind a step, the function makes three tensors of 100 MiB; the fourth is refused. */
+static const struct metrics *made_in(struct fixture *f, const char *function)
+{
+	uint32_t line =
+		write_stack(&f->w, f->c10, write_frame(&f->w, function, "/job/sample.py", 7),
+			    write_frame(&f->w, "main", "/job/train.py", 10), 0, 0);
+
+	micro_batch(f);
+	make(f, f->optimizer, 8 * MIB);
+	for (int i = 0; i < 3; i++)
+		make(f, line, 100 * MIB);
+	f->w.header.exit_status = 1;
+	fixture_event(f, MT_TENSOR_OOM, MIB, 100 * MIB, line);
+	return fixture_report(f)->metrics;
+}
+
+static void what_a_generation_makes_is_its_own(void **state)
+{
+	struct fixture *f = *state;
+	const struct metrics *m = made_in(f, "Sampler.generate");
+
+	assert_int_equal(m->evaluated, 400 * MIB);
+	assert_int_equal(m->evaluated_blocks, 4);
+	assert_string_equal(f->report.ranks[0].evaluated_label, "Sampler.generate  sample.py:7");
+}
+
+static void what_another_function_makes_is_none_of_a_generation(void **state)
+{
+	const struct metrics *m = made_in(*state, "Loader.load_all");
+
+	assert_int_equal(m->evaluated, 0);
+	assert_int_equal(m->data, 300 * MIB);
 }
 
 int main(void)
@@ -249,6 +285,8 @@ int main(void)
 		CASE(a_tensor_of_three_times_the_size_is_no_conversion),
 		CASE(what_follows_from_a_head_are_logits),
 		CASE(what_is_larger_than_its_head_is_out_of_proportion),
+		CASE(what_a_generation_makes_is_its_own),
+		CASE(what_another_function_makes_is_none_of_a_generation),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
