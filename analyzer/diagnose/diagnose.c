@@ -298,6 +298,12 @@ static const char *confidence_of(const struct metrics *m, enum rule rule, bytes 
 	/* Later steps take from what earlier ones left: a queue that is filled faster, perhaps. */
 	if (rule == RULE_LEAK_GRAPH_RETAINED && m->leak_consumed >= m->leak_steps)
 		c++;
+	/* No optimizer has shown yet: the backward passes may be derivatives within one loss. */
+	if (rule == RULE_LEAK_GRAPH_RETAINED && !IN(OPTIMIZER) &&
+	    m->leak_autograd > m->leak_bytes / 2)
+		c++;
+	if (rule == RULE_LOSSES_SUMMED && EVALUATES)
+		c++;
 	/* Only the backward pass tells whether it needs both calls. */
 	if (rule == RULE_EARLIER_CALL)
 		c = CONFIDENCE_LOW;
@@ -306,8 +312,9 @@ static const char *confidence_of(const struct metrics *m, enum rule rule, bytes 
 
 /*
  * Fragmentation that is small beside the other memory is not the cause: of a cache that is a third
- * of what PyTorch holds it is, or of sizes that vary. In the first step, the further need of the
- * job is unknown: a larger consumer comes first then.
+ * of what PyTorch holds it is, or of sizes that vary; but a request that is out of proportion finds
+ * no piece in any cache. In the first step, the further need of the job is unknown: a larger
+ * consumer comes first then.
  */
 static enum tier tier_of(const struct metrics *m, enum rule rule, bytes weight)
 {
@@ -321,10 +328,13 @@ static enum tier tier_of(const struct metrics *m, enum rule rule, bytes weight)
 	 */
 	if (rule == RULE_ACT_UPCAST && m->doubled_once)
 		return TIER_NEEDLESS;
+	/* Before the first step, a name that speaks of evaluation may be right. */
+	if (rule == RULE_LOSSES_SUMMED && EVALUATES)
+		return TIER_PEAK;
 	if (rules[rule].tier != TIER_PIECES)
 		return rules[rule].tier;
 	if (m->died && rule == RULE_FRAG_EXTERNAL &&
-	    (m->cached < m->reserved / 3 ||
+	    (m->cached < m->reserved / 3 || IS_HUGE ||
 	     (m->step > 1 && m->allocated + m->requested > m->allocated_peak)))
 		return TIER_DEFAULT;
 	if (!m->died || weight >= m->allocated / 5 ||
@@ -337,19 +347,11 @@ static enum tier tier_of(const struct metrics *m, enum rule rule, bytes weight)
 static const char *label_of(const struct rank *r, enum rule rule)
 {
 	switch (rule) {
-	case RULE_LEAK_GRAPH_RETAINED:
-		return r->leak_label;
-	case RULE_EARLIER_STEP_KEPT:
-		return r->left_label;
-	case RULE_EVAL_ACCUMULATION:
-	case RULE_INFERENCE_RESULTS:
-		return r->repeat_label;
-	case RULE_EVAL_TENSORS:
-		return r->evaluated_label;
-	case RULE_HUGE_TENSORS:
-		return r->huge_label;
-	case RULE_PINNED_GROWS:
-		return r->pinned_label;
+#define PLACE(rule, label) \
+	case RULE_##rule:  \
+		return r->label;
+#include "diagnose/rules.def"
+#undef PLACE
 	default:
 		return NULL;
 	}

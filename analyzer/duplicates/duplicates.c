@@ -327,6 +327,7 @@ static void find_data(struct duplicates *d, const struct trained *n, const struc
 			continue;
 		d->data = s.bytes;
 		d->data_blocks = s.blocks;
+		d->data_stack = held[i]->alloc.stack;
 	}
 }
 

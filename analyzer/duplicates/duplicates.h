@@ -17,7 +17,7 @@ struct duplicates {
 	bytes unstepped; /* gradients of parameters that no optimizer has a state for */
 	bytes data; /* the largest set of tensors that one line of the job's own code made in a step
 		     */
-	uint32_t data_blocks;
+	uint32_t data_blocks, data_stack; /* the stack of that line */
 	int request_is_own; /* the job's own code asked for it, between two steps, in no parameter's
 			       size */
 	/* Of the job's own code between a backward pass and the optimizer's step, in the sizes of

@@ -26,6 +26,7 @@ struct metrics {
 	/* The stack of the leak, of what repeats, of the request, or of most of what else its name
 	 * says, for evidence; MT_NO_STACK unknown. */
 	uint32_t leak_stack, left_stack, repeat_stack, request_stack, evaluated_stack, huge_stack;
+	uint32_t data_stack;
 	uint32_t pinned_stack; /* that pins the most host memory; MT_NO_STACK unknown */
 	uint16_t leak_thread;
 };

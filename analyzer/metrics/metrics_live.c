@@ -48,6 +48,7 @@ static void copy_duplicates(struct metrics *m, const struct duplicates *p)
 	m->twin = p->twin;
 	m->data = p->data;
 	m->data_blocks = p->data_blocks;
+	m->data_stack = p->data_stack;
 	m->data_asked = p->request_is_own;
 	m->gradient_copies = p->gradient_copies;
 	m->gradient_copies_stay = p->copies_stay;
@@ -172,12 +173,16 @@ static void find_new_data(const struct metrics_pass *p, const struct device_pass
 			continue;
 		m->data = g->bytes;
 		m->data_blocks = (int64_t)g->blocks;
+		m->data_stack = g->stack;
 	}
 	if (live->duplicates.request_is_own && d->failure->stack < p->tables->stack_count &&
 	    !d->stacks[d->failure->stack].blocks && d->failure->requested > m->data) {
 		m->data = d->failure->requested;
 		m->data_blocks = 1;
+		m->data_stack = d->failure->stack;
 	}
+	m->data_of_no_grad =
+		m->data && tables_stack_flags(p->tables, m->data_stack) & STACK_NO_GRAD;
 }
 
 /* What the job's own code has made, or asks for, in a function of evaluation or generation: caches,

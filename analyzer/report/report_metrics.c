@@ -45,6 +45,7 @@ void report_keep_metrics(struct rank *r, const struct metrics *m, const struct t
 	r->left_label = label_of_stack(t, m->left_stack);
 	r->repeat_label = label_of_stack(t, m->repeat_stack);
 	r->evaluated_label = label_of_stack(t, m->evaluated_stack);
+	r->data_label = label_of_stack(t, m->data_stack);
 	r->huge_label = label_of_stack(t, m->huge_stack);
 	r->pinned_label = label_of_stack(t, m->pinned_stack);
 }

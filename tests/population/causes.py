@@ -3,6 +3,7 @@ CAUSES = {
     "graph kept": ("EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED", "GRAPH_KEPT", "GRAPH_UNUSED", "BACKWARD_KEPT", "EARLIER_CALL"),
     "failed pass kept": ("FORWARD_REPEATED", "GRAPH_KEPT", "EARLIER_CALL"),  # a second try inside `except`, which keeps the frames of the first
     "list of tensors": ("EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED", "EVAL_ACCUMULATION", "INFERENCE_RESULTS"),  # the last one of a job without steps
+    "what autograd saves kept": ("EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED", "GRAPH_KEPT"),  # a list of it keeps what the graph kept
     "evaluation with a graph": ("EVAL_GRAPH_KEPT", "GRAPH_KEPT"),
     "results kept on the GPU": ("EVAL_ACCUMULATION", "EVAL_TENSORS", "LEAK_GRAPH_RETAINED", "INFERENCE_RESULTS"),
     "losses summed": ("LOSSES_SUMMED",),
@@ -55,7 +56,7 @@ CAUSES = {
 }
 
 # Causes that take more in each step: what their remedy saves depends on the step in which the job died.
-GROWS = {"graph kept", "list of tensors", "results kept on the GPU", "growing tensor", "growing cache", "data kept on the GPU", "leak outside of PyTorch",
+GROWS = {"graph kept", "list of tensors", "what autograd saves kept", "results kept on the GPU", "growing tensor", "growing cache", "data kept on the GPU", "leak outside of PyTorch",
          "copies of the model kept", "caches of finished requests", "results concatenated", "KV cache in training"}
 
 # Of these, what is not in tensors.

@@ -68,7 +68,7 @@ class SetAsOneTensor(Data):
         return torch.utils.data.TensorDataset(x, y) if self.form == "dataset" else (x, y)
 
 
-@fault("prefetch_without_limit", "data moved to the GPU", "loop")
+@fault("prefetch_without_limit", "data kept on the GPU", "loop")
 class PrefetchWithoutLimit(Data):
     """A queue of batches on the GPU is filled further than the steps take from it."""
 

@@ -236,7 +236,7 @@ class HiddenStatesKept(Fault):
         after_build(target, watch)
 
 
-@fault("saved_tensors_kept", "list of tensors", "forward", "steps")
+@fault("saved_tensors_kept", "what autograd saves kept", "forward", "steps")
 class SavedTensorsKept(Fault):
     """Hooks on what autograd saves, for statistics, put every tensor in a list."""
 

@@ -81,7 +81,7 @@ class TrainerOutputsKept(Fault):
         target.callbacks.append(Watch())
 
 
-@fault("lightning_outputs_kept", "list of tensors", "lightning")
+@fault("lightning_outputs_kept", "copies of the model kept", "lightning")
 class LightningOutputsKept(Fault):
     """A callback keeps what each step had: gradients or weights for a plot."""
 

@@ -138,8 +138,11 @@ static void a_first_step_with_no_grad_is_no_evaluation(void **state)
 	m.passes_waiting = 2;
 	m.waiting = 600 * MIB;
 	assert_int_equal(assert_cause(&m, "LOSSES_SUMMED"), 600 * MIB);
+	assert_int_equal(confidence_of_cause(&m), 1);
+	/* A name that speaks of evaluation makes it less sure. */
 	m.run_evaluates = 1;
-	assert_cause(&m, "ACT_PEAK");
+	assert_int_equal(assert_cause(&m, "LOSSES_SUMMED"), 600 * MIB);
+	assert_int_equal(confidence_of_cause(&m), 0);
 }
 
 /* Some outputs of an earlier pass are no graph, of which all layers are there. */

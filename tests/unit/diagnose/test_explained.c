@@ -404,6 +404,58 @@ static void what_a_generation_holds_is_no_data(void **state)
 	assert_cause(&m, "KV_CACHE");
 }
 
+static void what_is_made_under_no_grad_is_no_data(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.activations = 100 * MIB;
+	m.data = m.huge_sum = m.huge = 1200 * MIB;
+	m.data_blocks = m.huge_blocks = 1;
+	assert_cause(&m, "DATA_ON_GPU");
+	m.data_of_no_grad = 1;
+	assert_cause(&m, "HUGE_TENSORS");
+}
+
+/* 800 MiB in pieces: a request of 900 MiB, more than all tensors of its step, is the cause; one of
+ * 256 MiB is not. */
+static void a_huge_request_finds_no_piece(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.cached = 800 * MIB;
+	m.allocated = 1200 * MIB;
+	m.largest_free = 100 * MIB;
+	m.has_largest_free = 1;
+	m.allocated_peak = 3 * GIB;
+	m.activations = 100 * MIB;
+	assert_cause(&m, "FRAG_EXTERNAL");
+	m.requested = m.huge = m.huge_sum = 900 * MIB;
+	m.short_by = 700 * MIB;
+	m.huge_blocks = 1;
+	assert_cause(&m, "HUGE_TENSORS");
+}
+
+/* What backward passes leave before any optimizer shows may be derivatives within one loss. */
+static void a_leak_is_surer_behind_an_optimizer(void **state)
+{
+	struct metrics m = failure();
+	int confidence;
+
+	(void)state;
+	m.step = m.steps = 4;
+	m.leak_steps = 3;
+	m.leak_bytes = 800 * MIB;
+	m.leak_autograd = 600 * MIB;
+	m.tags = TAGGED(OPTIMIZER);
+	assert_cause(&m, "LEAK_GRAPH_RETAINED");
+	confidence = confidence_of_cause(&m);
+	m.tags = 0;
+	assert_cause(&m, "LEAK_GRAPH_RETAINED");
+	assert_int_equal(confidence_of_cause(&m), confidence - 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -426,6 +478,9 @@ int main(void)
 		cmocka_unit_test(passes_of_another_place_are_not_summed),
 		cmocka_unit_test(two_towers_may_both_be_trained),
 		cmocka_unit_test(what_a_generation_holds_is_no_data),
+		cmocka_unit_test(what_is_made_under_no_grad_is_no_data),
+		cmocka_unit_test(a_huge_request_finds_no_piece),
+		cmocka_unit_test(a_leak_is_surer_behind_an_optimizer),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

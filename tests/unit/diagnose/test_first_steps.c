@@ -210,6 +210,40 @@ static void a_first_pass_is_no_inference(void **state)
 	assert_cause(&m, "INFERENCE_GRAPH");
 }
 
+/* Before the first backward pass, a function `predict` may be the training's own. */
+static void passes_wait_in_a_function_of_any_name(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.in_backward = m.steps = 0;
+	m.step = m.in_forward = m.in_evaluation = m.run_evaluates = 1;
+	m.activations = 1500 * MIB;
+	m.passes_waiting = 2;
+	m.waiting = m.run_live = 900 * MIB;
+	assert_int_equal(assert_cause(&m, "LOSSES_SUMMED"), 900 * MIB);
+	assert_int_equal(confidence_of_cause(&m), 0);
+	/* After a step, the name tells. */
+	m.step = m.steps = 2;
+	assert_cause(&m, "EVAL_GRAPH_KEPT");
+}
+
+/* The first request behind the states is a temporary; or there are temporaries beside it. */
+static void the_first_temporary_follows_the_states(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.step = m.steps = 1;
+	m.in_backward = 0;
+	m.in_optimizer = 1;
+	m.optimizer_states = 600 * MIB;
+	m.optimizer_temporaries = m.requested;
+	assert_cause(&m, "OPT_FIRST_STEP_JUMP");
+	m.optimizer_temporaries = 2 * m.requested;
+	assert_cause(&m, "OPT_FOREACH_TEMP");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -224,6 +258,8 @@ int main(void)
 		cmocka_unit_test(a_graph_is_told_from_other_tensors_of_earlier_steps),
 		cmocka_unit_test(a_library_that_asks_again_is_not_starved),
 		cmocka_unit_test(a_first_pass_is_no_inference),
+		cmocka_unit_test(passes_wait_in_a_function_of_any_name),
+		cmocka_unit_test(the_first_temporary_follows_the_states),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -233,12 +233,14 @@ static void what_is_larger_than_its_head_is_out_of_proportion(void **state)
 			    "weigh  weigh.py:2");
 }
 
-/* Behind a step, the function makes three tensors of 100 MiB; the fourth is refused. */
-static const struct metrics *made_in(struct fixture *f, const char *function)
+/* Behind a step, the function, which torch's `caller` calls, makes three tensors of 100 MiB; the
+ * fourth is refused. */
+static const struct metrics *made_in(struct fixture *f, const char *function, const char *caller)
 {
 	uint32_t line =
 		write_stack(&f->w, f->c10, write_frame(&f->w, function, "/job/sample.py", 7),
-			    write_frame(&f->w, "main", "/job/train.py", 10), 0, 0);
+			    write_frame(&f->w, caller, TORCH "utils/_contextlib.py", 1),
+			    write_frame(&f->w, "main", "/job/train.py", 10), 0);
 
 	micro_batch(f);
 	make(f, f->optimizer, 8 * MIB);
@@ -252,7 +254,7 @@ static const struct metrics *made_in(struct fixture *f, const char *function)
 static void what_a_generation_makes_is_its_own(void **state)
 {
 	struct fixture *f = *state;
-	const struct metrics *m = made_in(f, "Sampler.generate");
+	const struct metrics *m = made_in(f, "Sampler.generate", "call");
 
 	assert_int_equal(m->evaluated, 400 * MIB);
 	assert_int_equal(m->evaluated_blocks, 4);
@@ -261,10 +263,21 @@ static void what_a_generation_makes_is_its_own(void **state)
 
 static void what_another_function_makes_is_none_of_a_generation(void **state)
 {
-	const struct metrics *m = made_in(*state, "Loader.load_all");
+	const struct metrics *m = made_in(*state, "Loader.load_all", "call");
 
 	assert_int_equal(m->evaluated, 0);
 	assert_int_equal(m->data, 300 * MIB);
+	assert_false(m->data_of_no_grad);
+	assert_string_equal(((struct fixture *)*state)->report.ranks[0].data_label,
+			    "Loader.load_all  sample.py:7");
+}
+
+static void results_are_made_under_no_grad(void **state)
+{
+	const struct metrics *m = made_in(*state, "recall", "no_grad.<locals>.decorate_context");
+
+	assert_int_equal(m->data, 300 * MIB);
+	assert_true(m->data_of_no_grad);
 }
 
 int main(void)
@@ -287,6 +300,7 @@ int main(void)
 		CASE(what_is_larger_than_its_head_is_out_of_proportion),
 		CASE(what_a_generation_makes_is_its_own),
 		CASE(what_another_function_makes_is_none_of_a_generation),
+		CASE(results_are_made_under_no_grad),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
