@@ -252,5 +252,5 @@ void metrics_what_is_live(const struct metrics_pass *p, struct device_pass *d,
 				      d->stacks[i].last_step + 1 >= d->step + 1;
 	metrics_find_doubled(p, d, live);
 	metrics_find_growing(p, d);
-	metrics_find_widened(d, live, p->tables->stack_count);
+	metrics_find_widened(p, d, live);
 }

@@ -76,13 +76,13 @@ static bytes widened(const struct block_group *g, const struct stack_levels *l)
 	return l->widens_sizes ? l->widened_before : 0;
 }
 
-void metrics_find_widened(const struct device_pass *d, const struct snapshot *live,
-			  size_t stack_count)
+void metrics_find_widened(const struct metrics_pass *p, const struct device_pass *d,
+			  const struct snapshot *live)
 {
 	for (size_t i = 0; i < live->count; i++) {
 		const struct block_group *g = &live->groups[i];
 
-		if (g->stack < stack_count)
+		if (g->stack < p->tables->stack_count && !(p->tags[g->stack] & TAGGED(WIDENED)))
 			add(&d->m->widened, smaller_of(g->bytes, widened(g, &d->stacks[g->stack])));
 	}
 }

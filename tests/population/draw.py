@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..")]
@@ -47,6 +48,16 @@ def report(directory):
     return json.loads(done.stdout) if done.returncode == 0 else {"findings": [], "error": done.stderr}
 
 
+def ended_report(directory):
+    """The report once the writer, a process that outlives the job, is through."""
+    for _ in range(100):
+        found = report(directory)
+        if not any(rank["end"] == "running" for rank in found.get("ranks", ())):
+            break
+        time.sleep(0.1)
+    return found
+
+
 def first_of(found):
     return next((f for f in found["findings"] if f["severity"] != "note"), None)
 
@@ -74,7 +85,7 @@ def tried(server, draw, directory):
         return {**draw, "outcome": "error", "error": died["error"]}
     if not died["died"]:
         return {**draw, "outcome": "survived"}
-    return {**draw, **judged(draw, report(traces))}
+    return {**draw, **judged(draw, ended_report(traces))}
 
 
 def judged(draw, found):

@@ -302,7 +302,7 @@ def discriminator(ndf, downs):
 
 @job("dcgan", "GAN", "loop", "two optimizers")
 class DCGAN(ImageLoop):
-    """The discriminator's update comes first, within the same step; loss() is the generator's."""
+    """The discriminator's update comes first, within the same step; loss() is the generator's, and alone where nothing is trained."""
     kinds = "adam", "adamw"
     precisions = "fp32", "fp32", "autocast"
     accumulated = 1,
@@ -331,7 +331,8 @@ class DCGAN(ImageLoop):
     def loss(self, batch):
         with self.autocast():
             fake = self.model(torch.randn(self.size, self.latent, 1, 1, device=DEVICE))
-        self.update_discriminator(batch[0], fake)
+        if torch.is_grad_enabled():
+            self.update_discriminator(batch[0], fake)
         with self.autocast():
             return self.criterion(self.netD(fake), 1.0)
 

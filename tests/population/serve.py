@@ -29,6 +29,11 @@ def note_steps(target, result):
     target.step = noted
 
 
+def ran_out(error):
+    """Whether memory ended the job. Of a convolution, cuDNN's plans may fail one by one for want of memory; PyTorch tells the last one's end by this text."""
+    return type(error).__name__ == "OutOfMemoryError" or isinstance(error, RuntimeError) and "unable to find an engine to execute" in str(error)
+
+
 def run(ask, result):
     """Runs the job; what it needed, by PyTorch's own counters."""
     import torch
@@ -40,11 +45,8 @@ def run(ask, result):
         note_steps(target, result)
     try:
         target.run()
-    except torch.OutOfMemoryError as e:
-        result.update(died=True, message=str(e)[:300])
-        raise
-    except Exception:
-        result.update(error=traceback.format_exc()[-1500:])
+    except Exception as e:
+        result.update({"died": True, "message": str(e)[:300]} if ran_out(e) else {"error": traceback.format_exc()[-1500:]})
         raise
     finally:
         result.update(allocated=torch.cuda.max_memory_allocated(), reserved=torch.cuda.max_memory_reserved())

@@ -93,6 +93,19 @@ static void a_conversion_to_twice_the_size_widens(void **state)
 	assert_int_equal(widened(*state, ((struct fixture *)*state)->setup, 2), 80 * MIB);
 }
 
+/* PEFT keeps what bitsandbytes does not quantise in fp32: these are parameters, and no mistake. */
+static void what_peft_prepares_is_meant(void **state)
+{
+	struct fixture *f = *state;
+	uint32_t prepare = write_stack(&f->w, f->c10,
+				       write_frame(&f->w, "prepare_model_for_kbit_training",
+						   "/p/site-packages/peft/utils/other.py", 209),
+				       write_frame(&f->w, "main", "/job/train.py", 10), 0, 0);
+
+	assert_int_equal(widened(f, prepare, 2), 0);
+	assert_int_equal(f->report.ranks[0].metrics->parameters, 80 * MIB);
+}
+
 /* p.data = p.data.to(torch.float64): no frame says that it is a parameter. */
 static void the_jobs_own_code_may_convert(void **state)
 {
@@ -289,6 +302,7 @@ int main(void)
 		CASE(tensors_of_one_size_do_not_grow),
 		CASE(a_conversion_to_twice_the_size_widens),
 		CASE(the_jobs_own_code_may_convert),
+		CASE(what_peft_prepares_is_meant),
 		CASE(a_conversion_to_the_same_size_does_not),
 		CASE(a_data_set_is_no_parameter),
 		CASE(a_tensor_that_doubles_is_no_parameter),
