@@ -6,7 +6,10 @@ uint64_t trained_of(const struct trained *n, bytes size)
 {
 	if (n->by_gradients)
 		return size_counts_find(&n->gradients, size);
-	return n->states_each ? size_counts_find(&n->states, size) / n->states_each : 0;
+	if (n->states_each)
+		return size_counts_find(&n->states, size) / n->states_each;
+	/* Until the first backward pass is over, all of the model may be trained. */
+	return size_counts_find(&n->parameters, size);
 }
 
 /*

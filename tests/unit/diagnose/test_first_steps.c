@@ -244,6 +244,19 @@ static void the_first_temporary_follows_the_states(void **state)
 	assert_cause(&m, "OPT_FOREACH_TEMP");
 }
 
+/* Until something is trained, sizes that come twice may be those of two parts. */
+static void a_reference_shows_by_what_is_trained(void **state)
+{
+	struct metrics m = two_calls();
+
+	(void)state;
+	m.again_kept = 1;
+	m.param_copies = 100 * MIB;
+	assert_cause(&m, "EARLIER_CALL");
+	m.gradients = 100 * MIB;
+	assert_cause(&m, "REFERENCE_GRAPH");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -260,6 +273,7 @@ int main(void)
 		cmocka_unit_test(a_first_pass_is_no_inference),
 		cmocka_unit_test(passes_wait_in_a_function_of_any_name),
 		cmocka_unit_test(the_first_temporary_follows_the_states),
+		cmocka_unit_test(a_reference_shows_by_what_is_trained),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -436,6 +436,29 @@ static void weights_of_an_inner_loop_are_no_copies(void **state)
 	}
 }
 
+/* Before the first optimizer's step, a backward pass has made one gradient of three: the sizes of
+ * parameters tell what the job's own code has copied. */
+static void copies_show_before_the_first_step(void **state)
+{
+	struct scene s;
+	struct duplicates d;
+
+	(void)state;
+	make(&s);
+	activity(&s, 0, PHASE_SETUP, ACTIVITY_MAIN);
+	activity(&s, 10, PHASE_FORWARD, ACTIVITY_MODEL);
+	activity(&s, 20, PHASE_BACKWARD, ACTIVITY_BACKWARD);
+	for (uint64_t i = 0; i < 3; i++)
+		block(&s, 1 + i, BATCH, (bytes)(i + 1) * MIB, CATEGORY_PARAMETERS);
+	block(&s, 21, MT_NO_STACK, 3 * MIB, CATEGORY_GRADIENTS);
+	assert_int_equal(duplicates(&s, 30).copies, 0);
+	for (uint64_t i = 0; i < 3; i++)
+		block(&s, 5 + i, BATCH, (bytes)(i + 1) * MIB, CATEGORY_INPUTS);
+	d = duplicates(&s, 30);
+	assert_int_equal(d.copies, 6 * MIB);
+	assert_int_equal(d.copies_count, 3);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -460,6 +483,7 @@ int main(void)
 		cmocka_unit_test(what_every_step_keeps_is_no_data),
 		cmocka_unit_test(a_queue_that_outlives_its_step_is_data),
 		cmocka_unit_test(weights_of_an_inner_loop_are_no_copies),
+		cmocka_unit_test(copies_show_before_the_first_step),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
