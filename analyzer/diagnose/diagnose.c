@@ -323,7 +323,7 @@ static enum tier tier_of(const struct metrics *m, enum rule rule, bytes weight)
 		return TIER_DEFAULT;
 	/* A second training loop looks the same until its first backward pass. */
 	if (rule == RULE_EVAL_GRAPH_KEPT && !m->run_evaluates)
-		return TIER_PEAK;
+		return ONE_TENSOR ? TIER_DEFAULT : TIER_PEAK;
 	/* One tensor, and all that follows from it has twice its size: a type, and no large result.
 	 */
 	if (rule == RULE_ACT_UPCAST && m->doubled_once)

@@ -7,14 +7,13 @@ CAUSES = {
     "evaluation with a graph": ("EVAL_GRAPH_KEPT", "GRAPH_KEPT"),
     "results kept on the GPU": ("EVAL_ACCUMULATION", "EVAL_TENSORS", "LEAK_GRAPH_RETAINED", "INFERENCE_RESULTS"),
     "losses summed": ("LOSSES_SUMMED",),
-    "passes that are compared": ("LOSSES_SUMMED", "GRAPH_UNUSED", "GRAPH_KEPT", "FORWARD_REPEATED", "EARLIER_CALL"),  # no_grad() around them; backward() never follows
     "attention scores": ("ATTN_QUADRATIC",),
     "logits": ("LOGITS_SPIKE",),
     "scores of all positions": ("HUGE_TENSORS", "LOGITS_SPIKE"),  # one line's tensors, over all frames, labels and a vocabulary: parts of them do
     "one huge temporary": ("HUGE_TENSORS",),
     "whole sequence at once": ("HUGE_TENSORS", "ACT_PEAK"),  # huge tensors of all positions, saved for backward: parts, computed again, do
     "input larger than what is used": ("HUGE_TENSORS", "DATA_ON_GPU"),  # a view keeps all of an input on the GPU
-    "earlier pass with a graph": ("GRAPH_UNUSED", "GRAPH_KEPT", "FORWARD_REPEATED", "EARLIER_CALL"),  # passes of one step whose graphs nobody uses
+    "earlier pass with a graph": ("GRAPH_UNUSED", "GRAPH_KEPT", "FORWARD_REPEATED", "EARLIER_CALL", "LOSSES_SUMMED"),  # passes of one step whose graphs nobody uses
     "results concatenated": ("GROWING_TENSOR", "EVAL_ACCUMULATION"),  # they belong on the host
     "growing tensor": ("GROWING_TENSOR",),
     "second model": ("SECOND_MODEL",),

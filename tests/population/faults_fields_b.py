@@ -73,7 +73,7 @@ class AnchorWithGraph(Fault):
         target.loss = loss_against_anchor
 
 
-@fault("scores_of_candidates", "passes that are compared", "loop", without=("two optimizers", *WRAPPED))
+@fault("scores_of_candidates", "earlier pass with a graph", "loop", without=("two optimizers", *WRAPPED))
 class ScoresOfCandidates(Fault):
     """Candidates are scored by their loss, and the hardest one is trained on: the scores need no graph."""
 

@@ -125,7 +125,7 @@ def calibration(results):
 WIDER = [
     "`joint_of_all_frames`: HUGE_TENSORS is right too. The tensors of all frames, labels and entries of the vocabulary are of one line, which it names, and it says to",
     "  compute parts, as the fixed form does; LOGITS_SPIKE was the only right answer.",
-    "`scores_of_candidates`: LOSSES_SUMMED is right too. It says that several forward passes are live with no backward pass between them, and since then also to put",
+    "`scores_of_candidates`, `recycled_passes_kept`: LOSSES_SUMMED is right too. It says that several forward passes are live with no backward pass between them, and since then also to put",
     "  no_grad() around those that are only compared. Before the first backward pass nothing tells a sum of losses from that.",
     "`prefetch_without_limit`: LEAK_GRAPH_RETAINED and EARLIER_STEP_KEPT are right too, as for other batches that stay on the GPU: they name the line that fills the",
     "  queue, where it fills over several steps. `lightning_outputs_kept`: SECOND_MODEL is right too, as for other copies of the weights. `saved_tensors_kept`: GRAPH_KEPT",

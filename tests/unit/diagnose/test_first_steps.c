@@ -257,6 +257,32 @@ static void a_reference_shows_by_what_is_trained(void **state)
 	assert_cause(&m, "REFERENCE_GRAPH");
 }
 
+/* The second forward pass comes from another line than the first step's, and keeps all that it
+ * makes: a graph, or one tensor beside what a pass of training has. */
+static void one_tensor_explains_a_pass_of_another_place(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.in_backward = 0;
+	m.in_forward = m.in_evaluation = m.step = m.steps = 1;
+	m.activations = 1000 * MIB;
+	m.run_live = m.run_born = 1800 * MIB;
+	m.run_new = 98;
+	m.run_model = 57;
+	m.run_blocks = 48;
+	m.huge = 300 * MIB;
+	m.huge_sum = 600 * MIB;
+	m.huge_blocks = 2;
+	assert_cause(&m, "EVAL_GRAPH_KEPT");
+	m.huge = m.huge_sum = 800 * MIB;
+	m.huge_blocks = 1;
+	assert_cause(&m, "HUGE_TENSORS");
+	/* A name that speaks of evaluation is surer. */
+	m.run_evaluates = 1;
+	assert_cause(&m, "EVAL_GRAPH_KEPT");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -274,6 +300,7 @@ int main(void)
 		cmocka_unit_test(passes_wait_in_a_function_of_any_name),
 		cmocka_unit_test(the_first_temporary_follows_the_states),
 		cmocka_unit_test(a_reference_shows_by_what_is_trained),
+		cmocka_unit_test(one_tensor_explains_a_pass_of_another_place),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
