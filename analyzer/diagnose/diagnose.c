@@ -328,6 +328,9 @@ static enum tier tier_of(const struct metrics *m, enum rule rule, bytes weight)
 	 */
 	if (rule == RULE_ACT_UPCAST && m->doubled_once)
 		return TIER_NEEDLESS;
+	/* Logits of two calls: the earlier call explains them. */
+	if (rule == RULE_LOGITS_SPIKE && TWO_CALLS)
+		return TIER_DEFAULT;
 	/* Before the first step, a name that speaks of evaluation may be right. */
 	if (rule == RULE_LOSSES_SUMMED && EVALUATES)
 		return TIER_PEAK;

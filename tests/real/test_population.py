@@ -42,6 +42,15 @@ class Truth(unittest.TestCase):
         self.assertEqual(needed_less([*rows, {**batch, "fault": "entropy_of_logits", "cause": "logits"}]), [20, None, None])
 
 
+    def test_ran_out(self):
+        """PyTorch's own error, and what it says of a convolution none of whose plans finds memory; no other error is one of memory."""
+        code = """import torch, serve
+for e in torch.OutOfMemoryError("CUDA out of memory."), RuntimeError("GET was unable to find an engine to execute this computation"), RuntimeError("shapes"), ValueError("x"):
+    print(serve.ran_out(e))"""
+        done = subprocess.run([python(), "-c", code], env=environment(PYTHONPATH=POPULATION), stdout=subprocess.PIPE, text=True, check=True)
+        self.assertEqual(done.stdout.split(), ["True", "True", "False", "False"])
+
+
 class Population(Case):
     def test_sample(self):
         results = os.path.join(self.dir, "results")

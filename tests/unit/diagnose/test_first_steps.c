@@ -20,6 +20,12 @@ static void an_earlier_call_comes_before_the_activations(void **state)
 	struct metrics m = two_calls();
 
 	(void)state;
+	/* Logits of both calls make the peak no less. */
+	m.logits = 800 * MIB;
+	m.logits_block = 200 * MIB;
+	m.logits_blocks = 4;
+	assert_cause(&m, "EARLIER_CALL");
+	m.logits = m.logits_blocks = 0;
 	assert_int_equal(assert_cause(&m, "EARLIER_CALL"), 600 * MIB);
 	assert_int_equal(confidence_of_cause(&m), 0);
 	/* A tensor of a size out of proportion is known for certain. */
