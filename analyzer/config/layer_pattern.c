@@ -278,6 +278,17 @@ static int is_usual_pattern(const struct doc_node *map)
 	return 1;
 }
 
+/* The residual of attention and feed-forward together, and the activation function. */
+static int read_neox(struct reader *r, const struct doc_node *map)
+{
+	const char *parallel = text_of(doc_find(map, "use_parallel_residual"));
+	const char *function = text_of(doc_find(map, "hidden_act"));
+
+	if (parse_bool(parallel) == 0 && reader_put_unmodelled(r, "use_parallel_residual", "false"))
+		return -1;
+	return *function ? put(r, CONFIG_hidden_act, function) : 0;
+}
+
 /* Puts fields from inner maps, and names variants in unmodelled_options. */
 int config_read_variants(struct reader *r, const struct doc_node *map, const char *type)
 {
@@ -296,6 +307,8 @@ int config_read_variants(struct reader *r, const struct doc_node *map, const cha
 		if (cap && cap->kind == DOC_NULL && reader_put_unmodelled(r, caps[i], "null"))
 			return -1;
 	}
+	if (!strcmp(type, "gpt_neox") && read_neox(r, map))
+		return -1;
 	if (!strcmp(type, "gemma3_text") && !is_usual_pattern(map) &&
 	    reader_put_unmodelled(r, "layer_types", "another pattern than one layer of six"))
 		return -1;

@@ -1,6 +1,7 @@
 #include "families/plain.h"
 
 #include "families/plain_gpt.h"
+#include "families/plain_neox.h"
 #include "families/train.h"
 
 #include <stdlib.h>
@@ -85,6 +86,7 @@ static void run(struct machine *m, const struct hparams *s, int64_t stage)
 			   .embedding_dropout = VALUE_OR(s->config, embedding_dropout, 0) };
 
 	(void)stage;
+	g.rotary = (int64_t)((double)s->head * VALUE_OR(s->config, rotary_percent, 1));
 	train(m, s, &(struct trained_model){ &g.w, make, loaded, micro_batch }, &g);
 	free(g.layers);
 }

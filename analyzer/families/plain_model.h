@@ -29,6 +29,8 @@ struct plain {
 	struct param *tokens, *positions, *head;
 	struct pair last;
 	tensor mask, places;
+	int64_t rotary; /* the part of a head that turns */
+	tensor cos, sin, frequencies[2];
 	struct loop loop;
 };
 

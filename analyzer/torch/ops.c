@@ -268,11 +268,14 @@ tensor shift(struct machine *m, tensor x)
 	return with_grad_fn(tensor_new(m, x.n, x.type), n, 0);
 }
 
+/* sizes: elements and types of both. The gradients are views, or copies in the operand's type. */
 static void cat_backward(struct machine *m, struct grad_node *n)
 {
-	(void)m;
 	for (int i = 0; i < 2; i++) {
-		n->out[i] = tensor_ref(n->in[0]);
+		enum dtype type = (enum dtype)n->sizes[2 + i];
+
+		n->out[i] = type == n->in[0].type || !n->edge[i] ? tensor_ref(n->in[0])
+								 : tensor_new(m, n->sizes[i], type);
 		n->out[i].n = n->sizes[i];
 	}
 }
@@ -282,9 +285,11 @@ tensor cat(struct machine *m, tensor a, tensor b)
 	tensor in[2] = { a, b };
 	struct grad_node *n = grad_node_new(m, cat_backward, in, 2);
 
-	for (int i = 0; n && i < 2; i++)
+	for (int i = 0; n && i < 2; i++) {
 		n->sizes[i] = in[i].n;
-	return with_grad_fn(tensor_new(m, a.n + b.n, a.type), n, 0);
+		n->sizes[2 + i] = in[i].type;
+	}
+	return with_grad_fn(tensor_new(m, a.n + b.n, wider(a, b)), n, 0);
 }
 
 tensor contiguous(struct machine *m, tensor x)

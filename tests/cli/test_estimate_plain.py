@@ -10,6 +10,10 @@ STILL = {**GPT2, "attn_pdrop": 0, "resid_pdrop": 0, "embd_pdrop": 0}
 UNTIED = {**GPT2, "tie_word_embeddings": False, "n_layer": 3, "n_embd": 640, "n_head": 10, "n_inner": 1728, "embd_pdrop": 0.2, "attn_pdrop": 0}
 GELU = {**GPT2, "activation_function": "gelu", "n_embd": 768, "n_head": 12, "n_layer": 5}
 RELU = {**GPT2, "activation_function": "relu", "n_layer": 4, "vocab_size": 50257}
+NEOX = {"model_type": "gpt_neox", "num_hidden_layers": 2, "hidden_size": 512, "num_attention_heads": 8, "intermediate_size": 2048,
+        "vocab_size": 6144}
+NEOX_DROPS = {**NEOX, "hidden_dropout": 0.1, "attention_dropout": 0.1, "rotary_pct": 0.5, "num_hidden_layers": 3, "hidden_size": 640,
+              "num_attention_heads": 10, "intermediate_size": 1728, "tie_word_embeddings": True}
 JOB = {"precision": "bf16-autocast", "micro_batch_size": 3, "seq_length": 640, "torch_version": "2.15"}
 EAGER = {**JOB, "attention": "eager"}
 FULL = {"recompute_granularity": "full"}
@@ -28,6 +32,18 @@ EXACT = [
     (GPT2, TWO, 9975808, 163175936, 509689856),
     (GPT2, {**TWO, "precision": "bf16-mixed", "fsdp": True}, 9975808, 61982208, 341715968),
     (GPT2, {**TWO, "precision": "bf16-mixed", "framework": "deepspeed", "zero_stage": 2}, 9975808, 83902976, 1252209664),
+    (NEOX, JOB, 12597248, 152246784, 399994880),
+    (NEOX, {**JOB, "precision": "bf16"}, 12597248, 77318656, 297631744),
+    (NEOX, {**JOB, "precision": "fp32", "micro_batch_size": 2, "seq_length": 500}, 12597248, 154893824, 306013184),
+    (NEOX, {**JOB, **FULL, "micro_batch_size": 4, "seq_length": 1024}, 12597248, 153312768, 491126784),
+    (NEOX, EAGER, 12597248, 153295360, 509118464),
+    (NEOX, {**JOB, "micro_batch_size": 8, "seq_length": 1000, "num_microbatches": 3, "clip_grad": 1.0}, 12597248, 153868288, 1158575104),
+    (NEOX_DROPS, JOB, 15506624, 192082432, 506865664),
+    (NEOX_DROPS, {**EAGER, "precision": "bf16", "micro_batch_size": 2, "seq_length": 576}, 15506624, 95088128, 389794816),
+    (NEOX_DROPS, {**EAGER, **FULL}, 15506624, 190050816, 476252160),
+    (NEOX_DROPS, TWO, 15506624, 254595584, 569053184),
+    (NEOX, {**TWO, "precision": "bf16-mixed", "fsdp": True}, 12597248, 78760448, 318487552),
+    (NEOX, {**TWO, "precision": "bf16-mixed", "framework": "deepspeed", "zero_stage": 2}, 12597248, 100795904, 1218327552),
 ]
 # the same allocations and frees in the same order; the addresses of segments decide which free block, up to 1 MiB larger, the allocator takes
 CLOSE = [
@@ -35,6 +51,8 @@ CLOSE = [
     (UNTIED, {**JOB, "precision": "fp16-mixed", "micro_batch_size": 5, "seq_length": 257}, 20094144, 247502848, 543617024),
 ]
 REFUSED = [
+    ({**NEOX, "use_parallel_residual": False}, JOB, "use_parallel_residual"), ({**NEOX, "hidden_act": "mish"}, JOB, "hidden_act"),
+    ({**NEOX, "attention_bias": False}, JOB, "add_bias_linear"),
     (GPT2, {**TWO, "fsdp": True, "fsdp_version": 1}, "fsdp_version"),
     (GPT2, {**TWO, "precision": "bf16-mixed", "framework": "deepspeed", "zero_stage": 3}, "zero_stage"),
     (GPT2, {**JOB, "packed_sequences": True}, "packed_sequences"),

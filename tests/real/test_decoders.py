@@ -17,6 +17,7 @@ FAMILIES = {
     "gemma3_text": {**SIZES, "head_dim": 48, "num_hidden_layers": 8, "sliding_window": 256},
     "olmo": {**SIZES, "tie_word_embeddings": True},
     "olmo2": {**SIZES, "num_key_value_heads": 10},
+    "gpt_neox": {**{k: v for k, v in SIZES.items() if k != "num_key_value_heads"}, "hidden_dropout": 0.1},
     "gpt2": {"n_embd": 640, "n_inner": 1728, "n_layer": 3, "n_head": 10, "vocab_size": 6144, "n_positions": 2048, "attn_pdrop": 0.0},
 }
 JOBS = {"autocast": {"precision": "bf16-autocast", "micro_batch_size": 4, "seq_length": 1408},

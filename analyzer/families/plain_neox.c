@@ -1,0 +1,251 @@
+/* GPTNeoXForCausalLM with parallel residuals. Variables live as long as those of its functions. */
+#include "families/plain_neox.h"
+
+#include "families/llama_tables.h"
+#include "families/plain_modules.h"
+#include "torch/autocast.h"
+
+#include "util/util.h"
+
+/* (x * cos) + (rotate_half(x) * sin) */
+static tensor turned(struct machine *m, struct plain *g, tensor x)
+{
+	tensor a, b, first, second;
+
+	a = mul(m, x, g->cos);
+	first = slice(m, x, x.n / 2);
+	second = slice(m, x, x.n / 2);
+	tensor_assign(m, &second, scale(m, second));
+	b = cat(m, second, first);
+	tensor_unref(m, &second);
+	tensor_unref(m, &first);
+	first = mul(m, b, g->sin);
+	tensor_unref(m, &b);
+	b = add(m, a, first);
+	tensor_unref(m, &a);
+	tensor_unref(m, &first);
+	return b;
+}
+
+/* apply_rotary_pos_emb: the first part of each head turns. Both are replaced. */
+static void rotate(struct machine *m, struct plain *g, tensor *x)
+{
+	tensor part[2], rest[2], now[2];
+
+	for (int i = 0; i < 2; i++) {
+		int64_t n = x[i].n / g->s->head * g->rotary;
+
+		part[i] = n == x[i].n ? tensor_ref(x[i]) : slice(m, x[i], n);
+		rest[i] = slice(m, x[i], x[i].n - n);
+	}
+	for (int i = 0; i < 2; i++)
+		now[i] = turned(m, g, part[i]);
+	for (int i = 0; i < 2; i++)
+		tensor_assign(m, &now[i], cat(m, now[i], rest[i]));
+	for (int i = 0; i < 2; i++) {
+		tensor_unref(m, &part[i]);
+		tensor_unref(m, &rest[i]);
+		tensor_assign(m, &x[i], now[i]);
+	}
+}
+
+/* eager_attention_forward: softmax(q k^T * scaling + mask) in fp32, its result in q's type. The
+ * values alone are copied: they are a view of the projection. *weights are the caller's. */
+static tensor eager(struct machine *m, struct plain *g, const tensor *in, tensor *weights)
+{
+	const struct hparams *s = g->s;
+	tensor a, b, out;
+
+	m->current_term = TERM_ATTN_QKV;
+	b = autocasted(m, in[1]);
+	a = autocasted(m, in[0]);
+	m->current_term = TERM_ATTN_SCORES;
+	out = matmul(m, a, b, s->batch * s->heads * s->tokens * s->tokens);
+	tensor_unref(m, &b);
+	tensor_unref(m, &a);
+	a = scale(m, out);
+	tensor_unref(m, &out);
+	tensor_assign(m, &a, add(m, a, g->mask));
+	m->current_term = TERM_ATTN_SOFTMAX;
+	b = softmax(m, a, F32);
+	out = to(m, b, in[0].type);
+	tensor_unref(m, &b);
+	tensor_assign(m, &a, out);
+	tensor_assign(m, &a, dropout(m, a, s->attention_dropout));
+	*weights = a;
+	b = autocasted(m, a);
+	m->current_term = TERM_ATTN_QKV;
+	a = contiguous(m, in[2]);
+	m->current_term = TERM_ATTN_CONTEXT;
+	out = matmul(m, b, a, in[2].n);
+	tensor_unref(m, &a);
+	tensor_unref(m, &b);
+	tensor_assign(m, &out, copied_back(m, out));
+	tensor_assign(m, &out, contiguous(m, out));
+	return out;
+}
+
+static tensor kernel(struct machine *m, struct plain *g, const tensor *in)
+{
+	const struct hparams *s = g->s;
+	const struct flash_shape flash = { s->batch, s->heads, s->tokens, s->head,
+					   s->attention_dropout };
+	tensor cast[3], out;
+
+	m->current_term = TERM_ATTN_QKV;
+	for (int i = 2; i >= 0; i--)
+		cast[i] = autocasted(m, in[i]);
+	m->current_term = TERM_ATTN_CONTEXT;
+	out = flash_attention(m, cast[0], cast[1], cast[2], &flash);
+	for (int i = 0; i < 3; i++)
+		tensor_unref(m, &cast[i]);
+	/* The result has the layout of the queries; that of the memory-efficient kernel, which fp32
+	 * has, is b x s x a x d. */
+	if (out.type != F32)
+		tensor_assign(m, &out, contiguous(m, out));
+	return out;
+}
+
+/* GPTNeoXAttention.forward. The projection becomes heads before it is split, so that its gradient
+ * is copied back. */
+static tensor attention(struct machine *m, struct plain_layer *l, tensor x, tensor *weights)
+{
+	struct plain *g = l->model;
+	const int64_t sizes[3] = { x.n, x.n, x.n };
+	tensor qkv, part[3], out;
+
+	m->current_term = TERM_ATTN_QKV;
+	qkv = linear(m, x, l->qkv.weight, l->qkv.bias);
+	tensor_assign(m, &qkv, copied_back(m, qkv));
+	split(m, qkv, part, sizes, 3);
+	rotate(m, g, part);
+	out = g->s->attention == EAGER ? eager(m, g, part, weights) : kernel(m, g, part);
+	m->current_term = TERM_ATTN_OUT;
+	tensor_assign(m, &out, linear(m, out, l->out.weight, l->out.bias));
+	tensor_unref(m, &qkv);
+	for (int i = 0; i < 3; i++)
+		tensor_unref(m, &part[i]);
+	return out;
+}
+
+/* GPTNeoXMLP.forward */
+static tensor mlp(struct machine *m, struct plain_layer *l, tensor x)
+{
+	tensor h, out;
+
+	m->current_term = TERM_MLP_HIDDEN;
+	h = linear(m, x, l->up.weight, l->up.bias);
+	tensor_assign(m, &h, plain_activated(m, l->model, h));
+	m->current_term = TERM_MLP_OUT;
+	out = linear(m, h, l->down.weight, l->down.bias);
+	tensor_unref(m, &h);
+	return out;
+}
+
+/* GPTNeoXLayer.forward: (mlp + attention) + input */
+static tensor block(struct machine *m, void *context, tensor input)
+{
+	struct plain_layer *l = context;
+	const double p = l->model->s->hidden_dropout;
+	tensor x, part, fed, out, weights = none;
+
+	m->current_term = TERM_ATTN_NORM;
+	x = plain_normed(m, l->model, &l->norm[0], input);
+	part = attention(m, l, x, &weights);
+	tensor_unref(m, &x);
+	tensor_assign(m, &part, dropout(m, part, p));
+	m->current_term = TERM_MLP_NORM;
+	x = plain_normed(m, l->model, &l->norm[1], input);
+	fed = mlp(m, l, x);
+	tensor_unref(m, &x);
+	tensor_assign(m, &fed, dropout(m, fed, p));
+	x = add(m, fed, part);
+	out = add(m, x, input);
+	tensor_unref(m, &x);
+	tensor_unref(m, &part);
+	tensor_unref(m, &weights);
+	tensor_unref(m, &fed);
+	return out;
+}
+
+static void release(struct machine *m, void *model)
+{
+	struct plain *g = model;
+
+	tensor_unref(m, &g->places);
+	tensor_unref(m, &g->mask);
+	tensor_unref(m, &g->cos);
+	tensor_unref(m, &g->sin);
+}
+
+static tensor forward(struct machine *m, void *model, tensor *logits)
+{
+	struct plain *g = model;
+	const struct hparams *s = g->s;
+	tensor tokens, first, x, loss;
+
+	m->current_term = TERM_EMBEDDED;
+	tokens = embedding(m, g->loop.tokens, g->tokens, s->hidden);
+	first = tensor_new(m, s->tokens, I64);
+	tensor_assign(m, &g->places, tensor_new(m, s->tokens, I64));
+	tensor_unref(m, &first);
+	if (s->attention == EAGER)
+		g->mask = causal_mask(m, s, tokens);
+	x = dropout(m, tokens, s->hidden_dropout);
+	rotary_tables(m, s->tokens * g->rotary, x, &g->cos, &g->sin);
+	x = plain_layers(m, g, block, x);
+	m->current_term = TERM_FINAL_NORM;
+	tensor_assign(m, &x, plain_normed(m, g, &g->last, x));
+	tensor_unref(m, &tokens);
+	if (s->recompute != RECOMPUTE_FULL)
+		release(m, g);
+	m->current_term = TERM_LOGITS;
+	*logits = linear(m, x, g->head, NULL);
+	loss = causal_loss(m, s, *logits, g->loop.tokens);
+	tensor_unref(m, &x);
+	return loss;
+}
+
+static struct pair dense(struct machine *m, struct plain *g, int64_t out, int64_t in,
+			 enum term_id term)
+{
+	return plain_pair(m, g, out, in, out, term);
+}
+
+static void make_layer(struct machine *m, struct plain *g, struct plain_layer *l)
+{
+	const int64_t h = g->s->hidden, f = g->s->ffn;
+
+	l->norm[0] = plain_norm(m, g);
+	l->norm[1] = plain_norm(m, g);
+	l->qkv = dense(m, g, 3 * h, h, TERM_ATTENTION_WEIGHTS);
+	l->out = dense(m, g, h, h, TERM_ATTENTION_WEIGHTS);
+	l->up = dense(m, g, f, h, TERM_MLP_WEIGHTS);
+	l->down = dense(m, g, h, f, TERM_MLP_WEIGHTS);
+}
+
+static void make(struct machine *m, struct plain *g)
+{
+	const struct hparams *s = g->s;
+
+	g->tokens = plain_weight(m, g, s->vocab, s->hidden, TERM_EMBEDDING);
+	for (int64_t i = 0; i < s->layers; i++) {
+		g->w.first[i] = g->w.module.count;
+		make_layer(m, g, &g->layers[i]);
+	}
+	g->w.first[s->layers] = g->w.module.count;
+	g->last = plain_norm(m, g);
+	for (int i = 0; i < 2; i++) /* inv_freq, original_inv_freq */
+		g->frequencies[i] = tensor_new_as(m, TERM_BUFFERS, g->rotary / 2, F32);
+	g->head = s->untied ? plain_weight(m, g, s->vocab, s->hidden, TERM_HEAD) : g->tokens;
+}
+
+static void check(const struct hparams *s, struct inputs *in)
+{
+	if (!s->linear_bias)
+		input_reject(in, CONFIG_add_bias_linear, "true: not modelled yet without");
+	if (!s->rope)
+		input_reject(in, CONFIG_position_embedding_type, "rope with GPT-NeoX");
+}
+
+const struct plain_code plain_neox = { make, forward, release, check };
