@@ -5,7 +5,7 @@
  *
  * It is not uthash: a slot is 32 bytes in one cache line, against 32 + 56 bytes and an allocation
  * each. The replay looks up every record of a trace here, and `make bench` demands 10 million
- * records a second of one core; it prints 12.6 million (docs/performance.md).
+ * records a second of one core; docs/performance.md has the number.
  */
 #ifndef MEMTRACE_LIVE_SET_H
 #define MEMTRACE_LIVE_SET_H

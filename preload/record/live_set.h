@@ -5,8 +5,8 @@
  *
  * uthash is not used here. It calls malloc() for each entry, which a hook must not do: its caller
  * may hold a lock of the job's allocator. It also takes 32 + 56 bytes an entry in two cache lines,
- * against 32 bytes in one here. An event with its hook costs 36 ns without a stack and 79 ns with 5
- * frames (`make bench`, docs/performance.md).
+ * against 32 bytes in one here. docs/performance.md has the cost of an event with its
+ * hook (`make bench`).
  */
 #ifndef PRELOAD_LIVE_SET_H
 #define PRELOAD_LIVE_SET_H
