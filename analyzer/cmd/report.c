@@ -182,7 +182,7 @@ static const struct opt rows[] = {
 	BYTES_OPTION(&given.raw_bytes),
 	{ "top", 0, OPT_COUNT, &given.top, "N", "show the N largest stacks (10)", 0, 1000000 },
 	{ "advise", 0, OPT_FLAG, &given.advise, NULL,
-	  "say what would make room, also if the device was not nearly full", 0, 0 },
+	  "show the line \"advice\" also if the device was not nearly full", 0, 0 },
 	{ "whole-need", 0, OPT_FLAG, &given.whole_need, NULL,
 	  "run the job again on a simulated device with more memory, and say what it needs", 0, 0 },
 	{ "follow", 0, OPT_FLAG, &given.follow, NULL,

@@ -73,7 +73,7 @@ static int is_close(const struct rank *r)
 	       (r->metrics && r->metrics->retries > 0);
 }
 
-/* The first finding of a rank that did not fail, or survived it, that would make room. */
+/* The first finding of a rank that did not fail, or survived it, whose remedy saves memory. */
 static const struct finding *room_finding(const struct report *r, size_t rank)
 {
 	const struct diagnosis *d = r->diagnosis;
@@ -88,8 +88,8 @@ static const struct finding *room_finding(const struct report *r, size_t rank)
 	return NULL;
 }
 
-/* What would make room, if that is of interest. */
-static int put_room(struct page *p, const struct report *r)
+/* The advice for a job that did not fail, if its memory was nearly used up. */
+static int put_advice(struct page *p, const struct report *r)
 {
 	size_t shown = shown_rank(r);
 	const struct rank *rank = &r->ranks[shown];
@@ -113,9 +113,9 @@ static int put_room(struct page *p, const struct report *r)
 	else if (rank->metrics && rank->metrics->retries > 0)
 		buf_addf(&b, ", and the allocator freed its cache %lld times to go on",
 			 (long long)rank->metrics->retries);
-	buf_puts(&b, f ? "; what would make room:"
-		       : "; what would make room: no rule matches, see the largest stacks below");
-	page_field(p, "room", b.text, 0);
+	buf_puts(&b, f ? "; a finding with a remedy:"
+		       : "; no rule matches, see the largest stacks below");
+	page_field(p, "advice", b.text, 0);
 	if (f)
 		put_finding(p, "", f, 0);
 	buf_release(&b);
@@ -132,8 +132,8 @@ int findings_verdict(struct page *p, const struct report *r)
 	else if (r->count && rank_died(&r->ranks[shown]))
 		page_field(p, "cause", "no rule matches; see the largest stacks below", 0);
 	else
-		return r->count && put_room(p, r);
-	put_room(p, r);
+		return r->count && put_advice(p, r);
+	put_advice(p, r);
 	return 1;
 }
 

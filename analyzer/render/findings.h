@@ -8,7 +8,7 @@
 
 #include <jansson.h>
 
-/* The cause and the remedies for the rank that is shown, or what would make room if it did not
+/* The cause and the remedies for the rank that is shown, or the advice if it did not
  * fail. Returns 0 if there was nothing to print. */
 int findings_verdict(struct page *p, const struct report *r);
 /* What a whole step needs, if the job failed before it was through with one. */

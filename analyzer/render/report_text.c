@@ -259,7 +259,7 @@ static void put_rank(struct page *p, const struct rank *r)
 		page_field(p, "warning", r->warnings[i], 0);
 }
 
-/* What would make room in a job that did not fail. Returns 0 if there is nothing to say. */
+/* The advice for a job that did not fail. Returns 0 if there is nothing to say. */
 static int put_diagnosis(struct page *p, const struct report *report, const struct rank *worst)
 {
 	if (!report->diagnosis || worst->ooms_seen || !findings_verdict(p, report))

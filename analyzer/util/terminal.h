@@ -10,7 +10,7 @@ struct style {
 	int unicode;
 	int raw_bytes;
 	int top;    /* stacks to show */
-	int advise; /* what would make room, also if there is enough of it */
+	int advise; /* show the line "advice" also if memory is not nearly used up */
 };
 
 /* The style for standard output, from its terminal and the environment. */

@@ -1,4 +1,4 @@
-"""What would make room in a job that did not fail, and host memory that each step pins."""
+"""The advice for a job that did not fail, and host memory that each step pins."""
 import os
 import unittest
 
@@ -20,7 +20,7 @@ class Room(Case):
         self.assertEqual((advice["rule"], advice["severity"], advice["cause"]), ("LOGITS_SPIKE", "note", False))
         self.assertAlmostEqual(advice["remedies"][0]["saving_bytes"], 3 * 4 * 1024 * 50304 * 4, delta=200 * MiB)
         text = " ".join(self.text().split())
-        self.assertRegex(text, r"^room up to 3\.8 GiB of 3\.9 GiB were in use, 9\d\.\d %.*; what would make room: LOGITS_SPIKE (?:high|medium|low) confidence: .* "
+        self.assertRegex(text, r"^advice up to 3\.8 GiB of 3\.9 GiB were in use, 9\d\.\d %.*; a finding with a remedy: LOGITS_SPIKE (?:high|medium|low) confidence: .* "
                                r"fix 1\. compute head and loss in chunks .* saves about 2\.\d GiB")
 
     def test_pinned_memory_that_grows(self):
@@ -33,8 +33,8 @@ class Room(Case):
         self.assertEqual(waste["remedies"][0]["saving_bytes"], 19 * 32 * MiB)
         self.assertIn("diagnose_causes.py", waste["evidence"]["place"])
         self.assertIn("waste       PINNED_GROWS", self.text())
-        self.assertNotIn("what would make room", self.text())
-        self.assertIn("what would make room", self.text("--advise"))
+        self.assertNotIn("advice      up to", self.text())
+        self.assertIn("advice      up to", self.text("--advise"))
 
 
 if __name__ == "__main__":
