@@ -312,9 +312,9 @@ static int run(char **words, size_t count)
 
 const struct command cmd_history = {
 	.name = "history",
-	.summary = "remember runs, and say whether this week is like the last and as predicted",
+	.summary = "store runs, and compare them with earlier runs and with the estimate",
 	.usage = "[OPTIONS] add TRACE|RECORDS... | list | show RUN | compare RUN RUN | trend",
-	.about = "Remembers what runs needed, in one SQLite file.\n"
+	.about = "Stores what runs needed, in one SQLite file.\n"
 		 "RUN is a number of the list, or a run's id (its latest restart).",
 	.options = { .rows = rows, .count = ARRAY_SIZE(rows) },
 	.words = "add|list|show|compare|trend",

@@ -156,7 +156,7 @@ static int run(char **arguments, size_t count)
 {
 	struct buf folder = { 0 }, path = { 0 }, told = { 0 };
 	struct err e = { 0 };
-	int status = STATUS_FINE;
+	int status = STATUS_SUCCESS;
 
 	(void)arguments;
 	if (count)
@@ -186,7 +186,7 @@ static int run(char **arguments, size_t count)
 
 const struct command cmd_jupyter = {
 	.name = "jupyter",
-	.summary = "make a kernel of Jupyter whose notebooks are recorded",
+	.summary = "install a Jupyter kernel that records notebooks",
 	.usage = "--install | --uninstall [OPTIONS]",
 	.about =
 		"Makes a kernel of Jupyter that is Python under the recorder: each notebook writes a trace,\n"

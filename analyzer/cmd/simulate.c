@@ -304,7 +304,7 @@ static int run_search(const struct options *o, const struct simulation *s, struc
 
 	if (largest < 0)
 		return command_fail(LAUNCH_FAILED, e);
-	return largest ? STATUS_FINE : STATUS_NO;
+	return largest ? STATUS_SUCCESS : STATUS_NEGATIVE;
 }
 
 static int run_bisect(const struct options *o, const struct simulation *s, struct err *e)
@@ -316,7 +316,7 @@ static int run_bisect(const struct options *o, const struct simulation *s, struc
 
 	if (fits < 0)
 		return command_fail(LAUNCH_FAILED, e);
-	return fits ? STATUS_FINE : STATUS_NO;
+	return fits ? STATUS_SUCCESS : STATUS_NEGATIVE;
 }
 
 /* Runs all modes except the plain one, in which the process becomes the command. */
@@ -431,7 +431,7 @@ static int run(char **command, size_t count)
 
 const struct command cmd_simulate = {
 	.name = "simulate",
-	.summary = "run a command on a simulated GPU, on a machine without one",
+	.summary = "run a command on a simulated GPU, on a machine without a GPU",
 	.usage =
 		"[-o DIR] [--gpu NAME | --memory SIZE] [--gpus N] [--world-size W --ranks LIST] [--steps N] -- COMMAND [ARGUMENT...]",
 	.about =

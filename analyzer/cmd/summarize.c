@@ -82,12 +82,12 @@ static int run(char **paths, size_t count)
 	if (notes.length)
 		fputs(notes.text, stderr);
 	buf_release(&notes);
-	return status < 0 ? command_fail(STATUS_USAGE, &e) : STATUS_FINE;
+	return status < 0 ? command_fail(STATUS_USAGE, &e) : STATUS_SUCCESS;
 }
 
 const struct command cmd_summarize = {
 	.name = "summarize",
-	.summary = "one record a rank, as a line of JSON, for fleets",
+	.summary = "write one line of JSON for each rank, for many ranks",
 	.usage = "[OPTIONS] TRACE... | --merge [RECORDS...]",
 	.about =
 		"Writes what report says about each device of each process as one line of JSON of at most 64 KiB.\n"
