@@ -1,6 +1,6 @@
 #include "top/frame_text.h"
 
-#include "top/news.h"
+#include "top/status_line.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -418,9 +418,9 @@ void frame_head(struct page *p, const struct folder *f, const struct process_row
 
 	put_counts(p, f, rows, count);
 	if (worst)
-		news_of(&b, worst, f->path);
+		status_line_row(&b, worst, f->path);
 	else
-		news_fullest(&b, rows, count);
+		status_line_fullest(&b, rows, count);
 	put_cut(p, !worst ? PAINT_NONE : state_paint(worst->process->state), b.text ? b.text : "");
 	b.length = 0;
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)

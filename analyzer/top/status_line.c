@@ -1,9 +1,9 @@
-#include "top/news.h"
+#include "top/status_line.h"
 
 #include "top/frame_text.h"
 #include "util/shell.h"
 
-void news_of(struct buf *b, const struct process_row *r, const char *directory)
+void status_line_row(struct buf *b, const struct process_row *r, const char *directory)
 {
 	const struct live_process *p = r->process;
 
@@ -45,7 +45,7 @@ void news_of(struct buf *b, const struct process_row *r, const char *directory)
 	}
 }
 
-void news_fullest(struct buf *b, const struct process_row *rows, size_t count)
+void status_line_fullest(struct buf *b, const struct process_row *rows, size_t count)
 {
 	const struct process_row *fullest = NULL;
 	bytes least = 0;
