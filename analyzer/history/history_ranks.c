@@ -96,7 +96,7 @@ static int by_device(const void *first, const void *second)
 }
 
 /* The order in which record_merge_each() gives the records of a run. */
-static int by_place(const void *first, const void *second)
+static int by_rank(const void *first, const void *second)
 {
 	const struct history_rank *a = first, *b = second;
 	int order = by_device(a, b);
@@ -112,8 +112,7 @@ static int by_place(const void *first, const void *second)
  * same id; of a process without a rank only its own record. Is `x` one of the first `count`? */
 static int has(const struct history_run *r, size_t count, const struct history_rank *x)
 {
-	return bsearch(x, r->members, count, sizeof(*x), x->rank < 0 ? by_place : by_device) !=
-	       NULL;
+	return bsearch(x, r->members, count, sizeof(*x), x->rank < 0 ? by_rank : by_device) != NULL;
 }
 
 /* A run of the same id with another number of ranks is another run; of one that an older memtrace
@@ -141,7 +140,7 @@ static void take_first(struct history_run *r, struct history_run *known)
 {
 	int is_job_kept = is_named(r), is_job_known = is_named(known);
 
-	if (by_place(&known->members[0], &r->members[0]) < 0) {
+	if (by_rank(&known->members[0], &r->members[0]) < 0) {
 		swap_TEXT(&r->fingerprint, &known->fingerprint);
 		swap_TEXT(&r->model, &known->model);
 		swap_TEXT(&r->gpu, &known->gpu);
@@ -176,7 +175,7 @@ void history_run_join(struct history_run *r, struct history_run *known)
 
 	if (is_other(r, known))
 		return;
-	qsort(known->members, known->member_count, sizeof(*known->members), by_place);
+	qsort(known->members, known->member_count, sizeof(*known->members), by_rank);
 	history_run_sum(known);
 	worst_known = known->members[known->worst];
 	worst_added = r->members[r->worst];
@@ -191,12 +190,12 @@ void history_run_join(struct history_run *r, struct history_run *known)
 		r->members[r->member_count++] = *x;
 		*x = (struct history_rank){ .host = NULL };
 	}
-	qsort(r->members, r->member_count, sizeof(*r->members), by_place);
+	qsort(r->members, r->member_count, sizeof(*r->members), by_rank);
 	history_run_sum(r);
-	if (!by_place(&r->members[r->worst], &worst_added))
+	if (!by_rank(&r->members[r->worst], &worst_added))
 		return;
 	/* The parts of a rank are not kept unless it is the worst. */
 	swap_parts(r, known);
-	if (by_place(&r->members[r->worst], &worst_known))
+	if (by_rank(&r->members[r->worst], &worst_known))
 		history_parts_clear(r);
 }

@@ -189,10 +189,9 @@ static json_t *redacted(json_t *j, const char *field, const struct redaction *hi
 	return j;
 }
 
-/* What a report says of places: a rank's command line and trace, and the arguments that name them.
- */
-struct places {
-	struct named_place {
+/* The paths of a report: each rank's command line and trace, and the arguments that name them. */
+struct paths {
+	struct named_path {
 		char *command, *trace;
 	} * ranks;
 	const char *declared;
@@ -200,16 +199,16 @@ struct places {
 };
 
 /* Takes command lines, which are wrapped and cut in a text, the folders of traces and the arguments
- * that name them out of the report, until show_places(). */
-static struct places hide_places(struct report *r)
+ * that name them out of the report, until show_paths(). */
+static struct paths hide_paths(struct report *r)
 {
 	static char hidden[] = "(redacted)";
-	struct places p = { xcalloc(r->count, sizeof(*p.ranks)), r->declared, r->argument_count };
+	struct paths p = { xcalloc(r->count, sizeof(*p.ranks)), r->declared, r->argument_count };
 
 	for (size_t i = 0; i < r->count; i++) {
 		struct rank *x = &r->ranks[i];
 
-		p.ranks[i] = (struct named_place){ x->command, x->trace };
+		p.ranks[i] = (struct named_path){ x->command, x->trace };
 		if (x->command)
 			x->command = hidden;
 		if (x->trace)
@@ -221,7 +220,7 @@ static struct places hide_places(struct report *r)
 	return p;
 }
 
-static void show_places(struct report *r, struct places *p)
+static void show_paths(struct report *r, struct paths *p)
 {
 	for (size_t i = 0; i < r->count; i++) {
 		r->ranks[i].command = p->ranks[i].command;
@@ -327,14 +326,14 @@ static void write_verdict(const struct html *p, struct buf *verdict)
 	else
 		buf_puts(verdict, o->comparison);
 	for (int i = 0; i < 2 && o->comparison; i++) {
-		struct places places = { 0 };
+		struct paths paths = { 0 };
 
 		if (p->hide)
-			places = hide_places(o->jobs[i]);
+			paths = hide_paths(o->jobs[i]);
 		buf_addf(verdict, "\n%c\n", 'A' + i);
 		report_text(o->jobs[i], &page_style, verdict);
 		if (p->hide)
-			show_places(o->jobs[i], &places);
+			show_paths(o->jobs[i], &paths);
 	}
 	redact(p->hide, verdict);
 }
@@ -439,7 +438,7 @@ int html_page(struct report *report, const struct html_options *o, struct buf *o
 			  .least = lowest_peak(report),
 			  .streams = json_array() };
 	struct buf verdict = { 0 };
-	struct places places = { 0 };
+	struct paths paths = { 0 };
 	json_t *index = names_json();
 	size_t room = 0;
 	int status = read_list(&p, &room, e);
@@ -448,7 +447,7 @@ int html_page(struct report *report, const struct html_options *o, struct buf *o
 		redaction_of(&p.redaction, report);
 		p.hide = &p.redaction;
 		learn_names(&p);
-		places = hide_places(report);
+		paths = hide_paths(report);
 	}
 	write_verdict(&p, &verdict);
 	begin_page(&verdict, out);
@@ -458,8 +457,8 @@ int html_page(struct report *report, const struct html_options *o, struct buf *o
 	set(index, "compares", json_boolean(o->comparison));
 	set(index, "shown", json_integer(o->comparison ? 1 : p.worst - report->ranks));
 	set(index, "report", write_report(&p, report));
-	if (places.ranks)
-		show_places(report, &places);
+	if (paths.ranks)
+		show_paths(report, &paths);
 	set(index, "parts", write_parts(&p));
 	for (size_t i = 0; i < report->count && !status; i++) {
 		if (is_whole(&p, &report->ranks[i]))

@@ -86,7 +86,7 @@ static void free_block(struct stream *s, uint32_t index, const struct mt_record 
 	b->life.freed_stack = r->stack;
 	b->life.freed_thread = r->thread;
 	b->life.is_transient = s->quiet && index + 1 == s->block_count;
-	b->gone = (uint32_t)s->events;
+	b->freed = (uint32_t)s->events;
 	add_index(&s->freed, &s->freed_count, &s->freed_room, index);
 	add_event(s, STREAM_FREE, r->time_ns);
 }
@@ -117,8 +117,8 @@ static void add_block(struct stream *s, const struct mt_record *r, uint64_t time
 	s->blocks = grow(s->blocks, s->block_count, &s->block_room, sizeof(*s->blocks));
 	s->blocks[s->block_count++] =
 		(struct stream_block){ .life = { .alloc = *r, .freed_ns = LIFETIME_OPEN },
-				       .born = (uint32_t)s->events,
-				       .gone = STREAM_NEVER,
+				       .allocated = (uint32_t)s->events,
+				       .freed = STREAM_NEVER,
 				       .confirmed = 1 };
 	s->quiet = 1;
 	add_event(s, STREAM_ALLOC, time_ns);
@@ -247,7 +247,7 @@ static void end_unconfirmed(struct stream *s, uint64_t time_ns)
 		struct stream_block *b = &s->blocks[i];
 		struct mt_record was;
 
-		if (b->gone != STREAM_NEVER || b->confirmed ||
+		if (b->freed != STREAM_NEVER || b->confirmed ||
 		    !live_set_take(&s->live, b->life.alloc.kind, b->life.alloc.address, &was))
 			continue;
 		free_block(s, (uint32_t)i,

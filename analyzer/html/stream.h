@@ -31,9 +31,9 @@ enum stream_kind {
 
 struct stream_block {
 	struct lifetime life;
-	uint32_t born, gone; /* events; STREAM_NEVER: live at the end */
-	uint8_t settled;     /* how much its category is worth, see stream_classify.c */
-	uint8_t confirmed;   /* live behind the gap that is being read */
+	uint32_t allocated, freed; /* events; STREAM_NEVER: live at the end */
+	uint8_t settled;           /* how much its category is worth, see stream_classify.c */
+	uint8_t confirmed;         /* live behind the gap that is being read */
 };
 
 struct stream_segment {
