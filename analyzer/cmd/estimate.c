@@ -131,7 +131,8 @@ static int fits(const struct answer *a)
 }
 
 /* What the remembered runs of this job say about the estimate. Changes no number of it. */
-static int add_history(struct answer *a, const struct options *o, struct buf *told, struct err *e)
+static int add_history(struct answer *a, const struct options *o, struct buf *sentence,
+		       struct err *e)
 {
 	struct run_store h = { .path = NULL };
 	struct history_run *runs = NULL;
@@ -155,9 +156,9 @@ static int add_history(struct answer *a, const struct options *o, struct buf *to
 			.ratio = c.ratio.median,
 			.deviation = c.ratio.deviation,
 		};
-		correction_add(told, &c, h.path);
+		correction_add(sentence, &c, h.path);
 	}
-	a->history.told = told->text;
+	a->history.sentence = sentence->text;
 	history_runs_release(runs, count);
 	history_close(&h);
 	buf_release(&model);
@@ -168,7 +169,7 @@ static int estimate(const struct options *o)
 {
 	struct config c;
 	struct answer a = { .config = &c, .verbose = o->verbose };
-	struct buf out = { 0 }, assumed = { 0 }, told = { 0 };
+	struct buf out = { 0 }, assumed = { 0 }, sentence = { 0 };
 	struct err e = { 0 };
 	int status = STATUS_USAGE;
 
@@ -187,13 +188,13 @@ static int estimate(const struct options *o)
 		goto out;
 	}
 	a.memory = device_memory(&c, &e);
-	if (o->history && add_history(&a, o, &told, &e) < 0)
+	if (o->history && add_history(&a, o, &sentence, &e) < 0)
 		goto fail;
 	if (a.memory < 0 || answer_make(&a, o, &e) < 0 || print(&a, o, &out, &e) < 0)
 		goto fail;
 	status = command_print(out.text, out.length);
-	if (status == STATUS_FINE && !fits(&a))
-		status = STATUS_NO;
+	if (status == STATUS_SUCCESS && !fits(&a))
+		status = STATUS_NEGATIVE;
 	goto out;
 fail:
 	status = command_fail(STATUS_USAGE, &e);
@@ -204,7 +205,7 @@ out:
 	free(a.refusals);
 	buf_release(&out);
 	buf_release(&assumed);
-	buf_release(&told);
+	buf_release(&sentence);
 	config_release(&c);
 	return status;
 }

@@ -16,8 +16,8 @@ struct answer_history {
 	int is_asked, is_same_model, is_simulated; /* is_same_model: not of this configuration */
 	size_t runs;
 	double ratio,
-		deviation; /* observed over estimated: the median, and that of the distances */
-	const char *told;  /* the same in words */
+		deviation;    /* observed over estimated: the median, and that of the distances */
+	const char *sentence; /* the same in words */
 };
 
 struct answer {

@@ -329,7 +329,7 @@ static void put_history(struct page *p, const struct answer *a, const struct est
 {
 	struct buf b = { 0 };
 
-	buf_puts(&b, a->history.told);
+	buf_puts(&b, a->history.sentence);
 	if (own && a->history.runs) {
 		buf_puts(&b, ": with it, ");
 		page_size(p, &b, (bytes)((double)own->total * a->history.ratio));

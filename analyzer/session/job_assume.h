@@ -7,7 +7,7 @@
 struct buf;
 
 /* Sets the micro-batch size and the sequence length of a job whose model comes from Hugging Face's
- * file, if nothing declares them. Appends what it assumes to `told`, as words for people. */
-int job_assume(struct config *c, struct buf *told, struct err *e);
+ * file, if nothing declares them. Appends what it assumes to `assumptions`, as words for people. */
+int job_assume(struct config *c, struct buf *assumptions, struct err *e);
 
 #endif

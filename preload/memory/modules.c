@@ -41,9 +41,9 @@ void modules_forget_unloaded(void)
 		lock_release(&modules.lock);
 }
 
-/* Is PyTorch's caching allocator in the object of ADDRESS? c10::cuda::GetDeviceCount(int *) is a
- * function of the same library; a variable of the library could be a copy in a program that was
- * linked with it. */
+/* Is PyTorch's caching allocator in the loaded object that contains `address`?
+ * c10::cuda::GetDeviceCount(int *) is a function of the same library; a variable of the library
+ * could be a copy in a program that was linked with it. */
 static int has_allocator(const void *address, const void *start)
 {
 	const void *found = resolve_beside(address, "_ZN3c104cuda14GetDeviceCountEPi");

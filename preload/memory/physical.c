@@ -23,17 +23,17 @@ static struct mt_record *find_handle(const struct physical *p, uint64_t handle)
 }
 
 /* Takes FOUND out and returns 1 if neither a reference nor a mapping keeps it. */
-static int remove_if_unused(struct physical *p, struct mt_record *found, struct mt_record *gone)
+static int remove_if_unused(struct physical *p, struct mt_record *found, struct mt_record *freed)
 {
 	if (found->time_ns)
 		return 0;
-	*gone = *found;
-	gone->kind = made_as(found);
+	*freed = *found;
+	freed->kind = made_as(found);
 	live_set_remove(&p->handles, found);
 	return 1;
 }
 
-int physical_create(struct physical *p, const struct mt_record *r, struct mt_record *gone)
+int physical_create(struct physical *p, const struct mt_record *r, struct mt_record *freed)
 {
 	struct mt_record filed = *r, *known = find_handle(p, r->address);
 
@@ -42,8 +42,8 @@ int physical_create(struct physical *p, const struct mt_record *r, struct mt_rec
 		return 0;
 	}
 	if (known) {
-		*gone = *known;
-		gone->kind = made_as(known);
+		*freed = *known;
+		freed->kind = made_as(known);
 	}
 	filed.kind = HANDLE;
 	filed.thread = r->kind;
@@ -59,14 +59,14 @@ void physical_retain(struct physical *p, uint64_t handle)
 		found->time_ns += REFERENCE;
 }
 
-int physical_release(struct physical *p, uint64_t handle, struct mt_record *gone)
+int physical_release(struct physical *p, uint64_t handle, struct mt_record *freed)
 {
 	struct mt_record *found = find_handle(p, handle);
 
 	if (!found || !(found->time_ns % MAPPING))
 		return 0;
 	found->time_ns -= REFERENCE;
-	return remove_if_unused(p, found, gone);
+	return remove_if_unused(p, found, freed);
 }
 
 int physical_map(struct physical *p, uint64_t handle, struct mt_record *map)
@@ -85,7 +85,7 @@ int physical_map(struct physical *p, uint64_t handle, struct mt_record *map)
 }
 
 int physical_unmap(struct physical *p, uint64_t address, struct mt_record *map, uint64_t *handle,
-		   struct mt_record *gone)
+		   struct mt_record *freed)
 {
 	struct mt_record *mapping = live_set_find(&p->mappings, MT_MAP, address), *found;
 
@@ -98,7 +98,7 @@ int physical_unmap(struct physical *p, uint64_t address, struct mt_record *map, 
 	if (!found || found->time_ns < MAPPING)
 		return 1;
 	found->time_ns -= MAPPING;
-	return remove_if_unused(p, found, gone) ? 2 : 1;
+	return remove_if_unused(p, found, freed) ? 2 : 1;
 }
 
 uint64_t physical_next_mapping(const struct physical *p, uint64_t from, uint64_t end)
