@@ -47,7 +47,7 @@ static int help(int argc, char **argv)
 
 	if (argc < 3) {
 		print_help();
-		return STATUS_FINE;
+		return STATUS_SUCCESS;
 	}
 	c = command_find(argv[2]);
 	if (!c)
@@ -68,7 +68,7 @@ int main(int argc, char **argv)
 		return help(argc, argv);
 	if (!strcmp(argv[1], "--version")) {
 		puts("memtrace " MEMTRACE_VERSION);
-		return STATUS_FINE;
+		return STATUS_SUCCESS;
 	}
 	c = command_find(argv[1]);
 	if (c)

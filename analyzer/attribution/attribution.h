@@ -16,13 +16,13 @@ static inline const struct stack_info *tables_stack_info(const struct tables *t,
 	return &t->stack_info[stack < t->stack_count ? stack : MT_NO_STACK];
 }
 
-/* enum stack_flag, and the hint. */
+/* The flags (enum stack_flag) and the hint of a stack, in one word. */
 static inline uint32_t tables_stack_flags(const struct tables *t, uint32_t stack)
 {
 	return tables_stack_info(t, stack)->flags;
 }
 
-/* Work that makes nothing for a single step alone, or whose blocks have an owner of their own. */
+/* Flags of activities whose blocks do not belong to one training step. */
 #define STACK_NOT_OF_A_STEP                                                             \
 	(STACK_INIT | STACK_LOADING | STACK_SAVING | STACK_OPTIMIZER | STACK_BACKWARD | \
 	 STACK_CLIPPING)
@@ -38,7 +38,7 @@ static inline int tables_stack_is_own_code(const struct tables *t, uint32_t stac
 	       (hint == HINT_NOTHING || hint == HINT_INPUTS);
 }
 
-/* Did a hook of a module make it: what the module's call runs beside its forward()? */
+/* Was the block allocated in a module hook (called by the module beside forward())? */
 int tables_stack_is_hook(const struct tables *t, uint32_t stack);
 
 /* The owner of what the stack's module allocates. */

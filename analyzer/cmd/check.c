@@ -251,11 +251,11 @@ static void add_json(struct buf *out, const struct checked_rules *v, int status)
 /* A limit that is exceeded decides, then an unknown one. */
 static int status_of(const struct checked_rules *v)
 {
-	int status = STATUS_FINE;
+	int status = STATUS_SUCCESS;
 
 	for (size_t i = 0; i < v->count; i++)
 		if (v->all[i].is_over)
-			return STATUS_NO;
+			return STATUS_NEGATIVE;
 		else if (v->all[i].is_unknown)
 			status = STATUS_USAGE;
 	return status;

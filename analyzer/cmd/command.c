@@ -57,7 +57,7 @@ int command_main(const struct command *c, int argc, char **argv)
 {
 	struct opt_set set = c->options;
 	struct err e = { 0 };
-	int n = opt_parse(&set, argc, argv, &e), status = STATUS_FINE;
+	int n = opt_parse(&set, argc, argv, &e), status = STATUS_SUCCESS;
 
 	if (set.wants_help)
 		print_help(c);
@@ -81,7 +81,7 @@ int command_print(const char *text, size_t length)
 	if (!is_written)
 		err_set(&e, "cannot write the result: %s", strerror(errno));
 	buf_release(&page);
-	return is_written ? STATUS_FINE : command_fail(STATUS_INTERNAL, &e);
+	return is_written ? STATUS_SUCCESS : command_fail(STATUS_INTERNAL, &e);
 }
 
 void command_add_page(struct buf *out, const struct buf *options, char *const *arguments,

@@ -1,4 +1,4 @@
-/* A command: one object of commands[] in main.c and one file in cmd/. Only commands print and
+/* A command: one row of commands[] in command.c and one file in cmd/. Commands print results and
  * choose exit statuses. */
 #ifndef MEMTRACE_COMMAND_H
 #define MEMTRACE_COMMAND_H
@@ -6,16 +6,17 @@
 #include "util/buf.h"
 #include "util/opt.h"
 
-enum status { STATUS_FINE = 0, STATUS_NO = 1, STATUS_USAGE = 2, STATUS_INTERNAL = 3 };
+enum status { STATUS_SUCCESS = 0, STATUS_NEGATIVE = 1, STATUS_USAGE = 2, STATUS_INTERNAL = 3 };
 
 struct command {
 	const char *name;
 	const char *summary;     /* for `memtrace help` */
-	const char *usage;       /* behind the name: "[OPTIONS] TRACE..." */
+	const char *usage;       /* after the name: "[OPTIONS] TRACE..." */
 	const char *about;       /* for --help, between the usage and the options */
 	void (*more_help)(void); /* prints what follows the options; NULL: nothing */
 	struct opt_set options;  /* the rows point into the command's own variables */
-	const char *words;       /* what its arguments may be: "bash|zsh|fish"; NULL: files */
+	const char
+		*words; /* the values that its arguments can have: "bash|zsh|fish"; NULL: files */
 	/* `arguments` ends with NULL; returns the exit status. */
 	int (*run)(char **arguments, size_t count);
 };
@@ -53,11 +54,11 @@ int command_main(const struct command *c, int argc, char **argv);
 
 /* Prints "memtrace: ..." on standard error; returns `status`. */
 int command_fail(int status, const struct err *e);
-/* Adds the line that names the page of a result: `options`, and the arguments as a shell takes
- * them. */
+/* Adds a line with the `memtrace html` command for this result; arguments are quoted for a shell.
+ */
 void command_add_page(struct buf *out, const struct buf *options, char *const *arguments,
 		      size_t count);
-/* Writes a result to standard output; returns STATUS_FINE, or STATUS_INTERNAL if it cannot be
+/* Writes a result to standard output; returns STATUS_SUCCESS, or STATUS_INTERNAL if it cannot be
  * written. */
 int command_print(const char *text, size_t length);
 

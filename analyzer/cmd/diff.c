@@ -72,7 +72,7 @@ static int print(const struct diff *c, char **sides, const struct limit *limit,
 		command_add_page(&out, &(struct buf){ 0 }, sides, SIDES);
 	status = command_print(out.text, out.length);
 	if (!status && over.length)
-		status = STATUS_NO;
+		status = STATUS_NEGATIVE;
 	if (!status && unknown)
 		status = STATUS_USAGE;
 	buf_release(&out);

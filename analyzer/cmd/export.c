@@ -148,7 +148,7 @@ static int run(char **paths, size_t count)
 		fputs(notes.text, stderr);
 	session_release(&s);
 	buf_release(&notes);
-	return status < 0 ? command_fail(STATUS_USAGE, &e) : STATUS_FINE;
+	return status < 0 ? command_fail(STATUS_USAGE, &e) : STATUS_SUCCESS;
 }
 
 static void more_help(void)

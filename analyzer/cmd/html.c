@@ -30,7 +30,7 @@ static int write_page(const struct options *o, const struct buf *page)
 
 	if (!strcmp(o->output, "-")) {
 		if (fwrite(page->text, 1, page->length, stdout) == page->length && !fflush(stdout))
-			return STATUS_FINE;
+			return STATUS_SUCCESS;
 		err_set(&e, "cannot write the result: %s", strerror(errno));
 		return command_fail(STATUS_INTERNAL, &e);
 	}
@@ -41,7 +41,7 @@ static int write_page(const struct options *o, const struct buf *page)
 		return command_fail(STATUS_USAGE, &e);
 	fprintf(stderr, "memtrace: wrote %s (%.1f MB); open it in a browser\n", o->output,
 		(double)page->length / 1e6);
-	return STATUS_FINE;
+	return STATUS_SUCCESS;
 }
 
 /* Makes the page of a report and writes it; `status` and `e` are of what was read before. */

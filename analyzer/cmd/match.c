@@ -127,7 +127,7 @@ static int print(const struct matches *m, char **paths, size_t count, const stru
 		add_page(m, paths, count, o, &out);
 	status = command_print(out.text, out.length);
 	buf_release(&out);
-	return status == STATUS_FINE && matches_fail(m) ? STATUS_NO : status;
+	return status == STATUS_SUCCESS && matches_fail(m) ? STATUS_NEGATIVE : status;
 }
 
 /* Writes the inferred configuration as a file for --config. */

@@ -39,7 +39,7 @@ static int print(const struct plan *plan, const struct options *o, json_t *simul
 			  &style, &out);
 	status = command_print(out.text, out.length);
 	buf_release(&out);
-	return status == STATUS_FINE && !plan->fitting.count ? STATUS_NO : status;
+	return status == STATUS_SUCCESS && !plan->fitting.count ? STATUS_NEGATIVE : status;
 }
 
 static const struct plan_layout *best_so_far(const struct plan *plan)
@@ -135,8 +135,8 @@ static int verify(const struct plan *p, const struct options *o, struct err *e)
 	}
 	for (size_t i = 0; i < count; i++)
 		fitting += list[i].verdict == FITS;
-	if (status == STATUS_FINE && !fitting)
-		status = STATUS_NO;
+	if (status == STATUS_SUCCESS && !fitting)
+		status = STATUS_NEGATIVE;
 	buf_release(&out);
 	free(command);
 	free(list);
@@ -149,7 +149,7 @@ static int plan(const struct options *o)
 	struct err e = { 0 };
 	struct config c;
 	struct plan p;
-	int status = STATUS_FINE;
+	int status = STATUS_SUCCESS;
 
 	config_init(&c);
 	plan_init(&p, &c);
@@ -162,7 +162,7 @@ static int plan(const struct options *o)
 		status = command_fail(STATUS_USAGE, &e);
 	else if (!o->verify || !o->json)
 		status = print(&p, o, NULL);
-	if (o->verify && status == STATUS_FINE)
+	if (o->verify && status == STATUS_SUCCESS)
 		status = verify(&p, o, &e);
 	plan_release(&p);
 	config_release(&c);

@@ -20,7 +20,7 @@ static int run(char **arguments, size_t count)
 		return command_fail(STATUS_USAGE, &e);
 	printf("%s\n", path);
 	free(path);
-	return STATUS_FINE;
+	return STATUS_SUCCESS;
 }
 
 const struct command cmd_preload_path = {

@@ -115,7 +115,7 @@ static int print_frames(struct folder *f, int is_quiet)
 {
 	struct timespec pause = { .tv_sec = given.interval };
 	struct err e = { 0 };
-	int status = STATUS_FINE;
+	int status = STATUS_SUCCESS;
 	double budget = ONCE_TAILS_S;
 
 	for (;;) {
@@ -128,7 +128,7 @@ static int print_frames(struct folder *f, int is_quiet)
 			return status;
 		if (!is_quiet && !runs(f)) {
 			say_given_up(f);
-			return STATUS_FINE;
+			return STATUS_SUCCESS;
 		}
 		nanosleep(&pause, NULL);
 		budget = given.interval * SCREEN_SHARE;
@@ -149,7 +149,7 @@ static int show(struct folder *f)
 	if (is_terminal && !given.once && !given.json) {
 		if (write_metrics(NULL, f, &e) < 0 || screen_run(f, &o, stdout, stdin, &e) < 0)
 			return command_fail(STATUS_USAGE, &e);
-		return STATUS_FINE;
+		return STATUS_SUCCESS;
 	}
 	if (!given.json && !given.metrics)
 		given.once = 1;

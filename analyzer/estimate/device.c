@@ -40,11 +40,11 @@ int64_t gpu_threads(const struct gpu *gpu)
 	return (int64_t)threads * gpu->processors;
 }
 
-void gpu_names(struct buf *list, const char *between)
+void gpu_names(struct buf *list, const char *separator)
 {
 	for (const struct gpu_row *g = gpus; g->gpu.name; g++)
 		if (!g->alias_of)
-			buf_addf(list, "%s%s", list->length ? between : "", g->gpu.name);
+			buf_addf(list, "%s%s", list->length ? separator : "", g->gpu.name);
 }
 
 wide device_memory(const struct config *c, struct err *e)

@@ -16,16 +16,16 @@ struct gpu {
 /* The GPU of that name, device name ("NVIDIA H200") or alias; case does not matter. NULL: the name
  * is not known. */
 const struct gpu *gpu_find(const char *name);
-/* The threads that it holds at a time. */
+/* The largest number of threads that can be resident on the GPU. */
 int64_t gpu_threads(const struct gpu *gpu);
 /* Appends the names of all GPUs, without aliases. */
-void gpu_names(struct buf *list, const char *between);
+void gpu_names(struct buf *list, const char *separator);
 
-/* Bytes of one GPU: device_memory_bytes, else the nominal size of `gpu`. 0: none is given; -1: the
- * name is not known. */
+/* Bytes of one GPU: device_memory_bytes, else the nominal size of `gpu`. 0: no GPU and no size is
+ * given; -1: the name is not known. */
 wide device_memory(const struct config *c, struct err *e);
-/* Bytes that a job can allocate on it: device_memory_bytes, else the usable size of `gpu`. 0: none
- * is given. */
+/* Bytes that a job can allocate on it: device_memory_bytes, else the usable size of `gpu`. 0: no
+ * GPU and no size is given. */
 wide device_usable(const struct config *c);
 
 #endif

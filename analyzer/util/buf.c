@@ -55,7 +55,7 @@ void buf_addf(struct buf *b, const char *format, ...)
 /* Length of the UTF-8 sequence at `s`, or 0 if it is not one. *code is its code point. */
 static size_t utf8_sequence(const unsigned char *s, size_t left, uint32_t *code)
 {
-	static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
+	static const uint32_t smallest_code[] = { 0, 0, 0x80, 0x800, 0x10000 };
 	size_t n = 0;
 
 	if (s[0] < 0x80)
@@ -70,13 +70,12 @@ static size_t utf8_sequence(const unsigned char *s, size_t left, uint32_t *code)
 			return 0;
 		*code = *code << 6 | (s[i] & 0x3f);
 	}
-	if (*code < least[n] || *code > 0x10ffff || (*code >= 0xd800 && *code < 0xe000))
+	if (*code < smallest_code[n] || *code > 0x10ffff || (*code >= 0xd800 && *code < 0xe000))
 		return 0;
 	return n;
 }
 
-/* What moves the cursor, changes colours, breaks a line, or shows text in another order than it
- * has. */
+/* Is the code point a control character: cursor, colour, line break or text direction? */
 static int is_control(uint32_t code)
 {
 	return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x61c || code == 0x200e ||
@@ -96,7 +95,7 @@ static size_t colour_at(const unsigned char *s, size_t left)
 	return n < left && s[n] == 'm' ? n + 1 : 0;
 }
 
-/* How many bytes from `s` are printable ASCII, which no cleaning changes. */
+/* How many bytes from `s` are printable ASCII, which are copied unchanged. */
 static size_t plain_run(const unsigned char *s, size_t left)
 {
 	size_t n = 0;
@@ -108,7 +107,7 @@ static size_t plain_run(const unsigned char *s, size_t left)
 
 enum cleaning { VALID, CLEAN, PAGE };
 
-static void add_utf8(struct buf *b, struct str text, enum cleaning how)
+static void add_utf8(struct buf *b, struct str text, enum cleaning mode)
 {
 	const unsigned char *s = (const unsigned char *)text.at;
 	size_t i = 0;
@@ -124,15 +123,15 @@ static void add_utf8(struct buf *b, struct str text, enum cleaning how)
 		if (i == text.length)
 			break;
 		n = utf8_sequence(s + i, text.length - i, &code);
-		if (how == PAGE && (code == '\n' || code == '\t'))
+		if (mode == PAGE && (code == '\n' || code == '\t'))
 			buf_add(b, s + i, 1);
-		else if (how == PAGE && code == 0x1b && (n = colour_at(s + i, text.length - i)))
+		else if (mode == PAGE && code == 0x1b && (n = colour_at(s + i, text.length - i)))
 			buf_add(b, s + i, n);
 		else if (!n && code != 0x1b)
 			buf_puts(b, "\xef\xbf\xbd");
-		else if (how != VALID && is_control(code) && code < 0x100)
+		else if (mode != VALID && is_control(code) && code < 0x100)
 			buf_add(b, "?", 1);
-		else if (how != VALID && is_control(code))
+		else if (mode != VALID && is_control(code))
 			buf_addf(b, "\\u%04x", code);
 		else
 			buf_add(b, s + i, n);

@@ -1,7 +1,7 @@
 /*
  * The workspace that PyTorch gives each cuBLAS handle, by aten/src/ATen/cuda/CublasHandlePool.cpp,
- * parseChosenWorkspaceSize(): of compute capability 9.0 (from PyTorch 2.12 of later ones too)
- * 4096 * 8 KiB, of all others 4096 * 2 + 16 * 8 KiB, unless CUBLAS_WORKSPACE_CONFIG is set.
+ * parseChosenWorkspaceSize(): 32 MiB on compute capability 9.0 (from PyTorch 2.12 on, later ones
+ * too), 8.125 MiB on others, unless CUBLAS_WORKSPACE_CONFIG is set.
  */
 #ifndef MEMTRACE_CUBLAS_H
 #define MEMTRACE_CUBLAS_H
