@@ -308,7 +308,7 @@ lint: all       ## rules of CONTRIBUTING.md: forbidden calls of the preload, use
 	@tests/lint/lint.sh $(BUILD) $(FLOOR) $(FLOOR_PRELOAD)
 
 format:         ## clang-format over every C file (see .clang-format)
-	@git ls-files -co --exclude-standard 'analyzer/*.[ch]' 'preload/*.[ch]' 'include/*.[ch]' 'libc/*.[ch]' 'tests/*.[ch]' | xargs clang-format -i
+	@git ls-files -co --exclude-standard 'analyzer/*.[ch]' 'preload/*.[ch]' 'include/*.[ch]' 'libc/*.[ch]' 'tests/*.[ch]' | xargs $(or $(shell command -v clang-format-14),clang-format) -i
 
 # libmemtrace.so is a program too, which writes the traces. PYTHONDIR: where that PREFIX's Python looks for modules.
 PYTHONDIR ?= $(or $(shell python3 -c 'import site, sys; print(next((d for d in site.getsitepackages() if d.startswith(sys.argv[1] + "/lib/")), ""))' $(PREFIX)),$(PREFIX)/lib/python3/dist-packages)

@@ -33,6 +33,16 @@ def make(*arguments):
     return ["make", "-s", "-j%d" % (os.cpu_count() or 2), *arguments]
 
 
+def with_clang():
+    """clang builds everything, and the programs of `make fuzz`."""
+    name = "make CC=clang"
+    if shutil.which("clang"):
+        step(name, make("CC=clang", "all", "fuzz-targets"))
+        return
+    print("skip    %s: there is no clang" % name, flush=True)
+    skipped.append((name, "there is no clang"))
+
+
 def unit_tests(folder, title):
     """Runs every cmocka binary of a build, tests/*/test_x or tests/unit/*/test_x; counts their tests."""
     global passed
@@ -118,8 +128,7 @@ def main():
         return 1
     if not patterns:
         step("lint", make("lint"))
-        if shutil.which("clang"):
-            step("make CC=clang", make("CC=clang", "all", "fuzz-targets"))
+        with_clang()
         unit_tests("build", "unit tests")
         if step("make SAN=" + SANITIZED, make("SAN=" + SANITIZED, "units")):
             unit_tests("build-" + SANITIZED.replace(",", "-"), "unit tests under " + SANITIZED)

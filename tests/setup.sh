@@ -5,23 +5,38 @@
 set -eu
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/memtrace
 packages="gcc make libc6-dev libjansson-dev libyaml-dev zlib1g-dev libsqlite3-dev libprotobuf-c-dev libncurses-dev protobuf-c-compiler uthash-dev libcmocka-dev python3 python3-venv python3-pip"
-[ "${1:-}" = build ] || packages="$packages clang-format chromium nodejs heaptrack libdevel-nytprof-perl zsh fish bash-completion man-db lintian dpkg-dev mmdebstrap tmux" # `make lint`, which the tests run; the tests of the page
-[ "${1:-}" != check ] || packages="$packages clang clang-tidy cppcheck"
+[ "${1:-}" = build ] || packages="$packages clang chromium nodejs heaptrack libdevel-nytprof-perl zsh fish bash-completion man-db lintian dpkg-dev mmdebstrap tmux" # `make lint`, which the tests run; the tests of the page
+[ "${1:-}" != check ] || packages="$packages clang-tidy cppcheck"
+# What not every release has as a package: the clang-format of .clang-format, and the library of libFuzzer where it is not in clang's own package.
+perhaps=
+[ "${1:-}" = build ] || perhaps="clang-format-14 libclang-rt-dev"
 
 missing=
 if ! command -v apt-get >/dev/null; then
 	echo "memtrace: there is no apt-get here; install gcc, make, and protoc-c, and the development files of jansson, libyaml, zlib, SQLite, protobuf-c, ncurses and uthash" \
 		"(Fedora: protobuf-c-compiler jansson-devel libyaml-devel zlib-static sqlite-devel protobuf-c-devel ncurses-static uthash-devel)" >&2
-	packages=
+	packages= perhaps=
 fi
+is_installed() { dpkg-query -W -f '${Status}' "$1" 2>/dev/null | grep -q 'ok installed'; }
 for p in $packages; do
-	dpkg-query -W -f '${Status}' "$p" 2>/dev/null | grep -q 'ok installed' || missing="$missing $p"
+	is_installed "$p" || missing="$missing $p"
+done
+wanted=
+for p in $perhaps; do
+	is_installed "$p" || wanted="$wanted $p"
+done
+as_root=
+[ -z "$missing$wanted" ] || [ "$(id -u)" = 0 ] || as_root=sudo
+[ -z "$missing" ] || $as_root apt-get update -qq >&2
+for p in $wanted; do
+	if apt-cache show "$p" >/dev/null 2>&1; then
+		missing="$missing $p"
+	else
+		echo "memtrace: there is no package $p here" >&2
+	fi
 done
 if [ -n "$missing" ]; then
-	as_root=
-	[ "$(id -u)" = 0 ] || as_root=sudo
 	echo "memtrace: installing$missing" >&2
-	$as_root apt-get update -qq >&2
 	DEBIAN_FRONTEND=noninteractive $as_root apt-get install -y -qq --no-install-recommends $missing >&2
 fi
 

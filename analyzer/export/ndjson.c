@@ -1,4 +1,9 @@
-/* Rows of a table, one JSON object a line. */
+/*
+ * Rows of a table, one JSON object a line. They are written without jansson, which takes 10 s for
+ * 10 million rows of 9 columns and 15 s for rows of 14, reading the trace not included; the limit of
+ * `make bench` is 10 s for all of it. Names of columns are plain, and text that is not plain goes
+ * through jansson.
+ */
 #include "export/export.h"
 #include "export/rows.h"
 
@@ -68,7 +73,6 @@ static int begin(struct export *x, struct err *e)
 		table_columns((enum table_id)x->options->table, &l->count);
 
 	(void)e;
-	/* The names of columns are plain. */
 	for (size_t i = 0; i < l->count; i++) {
 		l->before[i] = xasprintf("%c\"%s\":", i ? ',' : '{', columns[i].name);
 		l->length[i] = strlen(l->before[i]);

@@ -1,9 +1,11 @@
 /* Pinned memory of the host in a memory snapshot. What the driver gave is a segment with one block:
  * which part PyTorch's allocator of pinned memory holds back is not in a trace. */
+#include "export/pytorch_host.h"
+
 #include <stdlib.h>
 
 #include "export/events.h"
-#include "export/pytorch.h"
+#include "export/pytorch_segments.h"
 #include "trace/event.h"
 
 struct host_writer {

@@ -1,8 +1,9 @@
 /* The segments of a memory snapshot: each with its live blocks, and the gaps between them as
  * inactive blocks. */
+#include "export/pytorch_segments.h"
+
 #include <stdlib.h>
 
-#include "export/pytorch.h"
 #include "replay/live_blocks.h"
 
 #define SMALL_SEGMENT (2 << 20) /* c10/core/AllocatorConfig.h: kSmallBuffer */

@@ -1,9 +1,10 @@
 /* The allocator's settings of a memory snapshot: what PYTORCH_CUDA_ALLOC_CONF says, and PyTorch's
  * defaults. */
+#include "export/pytorch_settings.h"
+
 #include <stdlib.h>
 
 #include "config/allocator_conf.h"
-#include "export/pytorch.h"
 
 enum setting_type { MIBS, COUNT, SHARE, FLAG };
 

@@ -7,18 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-int history_run_turn_worst(struct history_run *r, size_t member)
-{
-	const struct history_rank *a = &r->members[r->worst], *b = &r->members[member];
-
-	if (member &&
-	    (b->allocated_bytes < a->allocated_bytes ||
-	     (b->allocated_bytes == a->allocated_bytes && b->device_bytes <= a->device_bytes)))
-		return 0;
-	r->worst = member;
-	return 1;
-}
-
 /* Of several ranks, the end that explains the run's: the first of this list. No end is the last. */
 static int importance(const char *end)
 {

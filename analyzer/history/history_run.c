@@ -76,6 +76,18 @@ static struct history_part *part_of(struct history_run *r, const char *component
 	return &r->parts[r->part_count++];
 }
 
+int history_run_turn_worst(struct history_run *r, size_t member)
+{
+	const struct history_rank *a = &r->members[r->worst], *b = &r->members[member];
+
+	if (member &&
+	    (b->allocated_bytes < a->allocated_bytes ||
+	     (b->allocated_bytes == a->allocated_bytes && b->device_bytes <= a->device_bytes)))
+		return 0;
+	r->worst = member;
+	return 1;
+}
+
 void history_parts_clear(struct history_run *r)
 {
 	for (size_t i = 0; i < r->part_count; i++)

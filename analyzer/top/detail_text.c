@@ -6,7 +6,7 @@
 #include "render/categories_text.h"
 #include "render/owners_text.h"
 #include "render/table.h"
-#include "top/frame_text.h"
+#include "top/frame_words.h"
 
 #define STACKS 12
 

@@ -1,6 +1,6 @@
 #include "top/follow_text.h"
 
-#include "top/frame_text.h"
+#include "top/frame_words.h"
 #include "util/size.h"
 
 static void add_trend(struct buf *b, const struct live_device *d)

@@ -17,12 +17,6 @@ void frame_row(struct page *p, const struct process_row *r);
 /* All of it. */
 void frame_text(struct page *p, const struct folder *f, const struct row_choice *c);
 
-/* "7.9G": at most five columns and a sign. */
-void frame_size(struct buf *b, bytes size);
-/* "12 s", "4 min", "3 h", "2 d". */
-void frame_time(struct buf *b, double seconds);
-/* "rank 3", "pid 7", of a damaged trace its file. */
-void frame_name(struct buf *b, const struct live_process *p);
 /* The bar of a device's memory, `room` columns wide. */
 void frame_bar(struct page *p, const struct live_device *d, size_t room);
 

@@ -1,7 +1,8 @@
 #include "top/status_line.h"
 
-#include "top/frame_text.h"
+#include "top/frame_words.h"
 #include "util/shell.h"
+#include "util/size.h"
 
 void status_line_row(struct buf *b, const struct process_row *r, const char *directory)
 {

@@ -97,8 +97,14 @@ class Layers(unittest.TestCase):
                 with open(path, "w") as f:
                     f.write(before)
         self.addCleanup(undo)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "w") as f:
             f.write(text)
+
+    def move(self, old, new):
+        old, new = os.path.join(self.copy, old), os.path.join(self.copy, new)
+        os.rename(old, new)
+        self.addCleanup(os.rename, new, old)
 
     def check(self, rule, *named):
         """The rule is broken in each of the ways of `named`; before that the copy keeps it."""
@@ -118,9 +124,9 @@ class Layers(unittest.TestCase):
 
     def test_moved(self):
         """A file that is moved to another folder takes its edges along."""
-        with open(os.path.join(self.copy, "analyzer/report/report.h")) as f:
-            self.write("analyzer/util/report.h", f.read())
-        self.check("include", "analyzer/util/report.h:[0-9]+: includes .* which the table does not let analyzer/util do")
+        self.move("analyzer/report/report.c", "analyzer/util/report.c")
+        self.check("include", "analyzer/util/report.c:[0-9]+: includes report.h of analyzer/report, which the table does not let analyzer/util do")
+        self.check("prototype", r"analyzer/report/report.h:[0-9]+: declares report_release\(\), which analyzer/util/report.c defines")
 
     def test_table(self):
         """A circle in the table, a row without a folder, a folder without a row."""
@@ -138,7 +144,8 @@ class Layers(unittest.TestCase):
         """A header that declares what the .c file of another one defines."""
         self.check("prototype")
         self.write("analyzer/trace/stray.h", "struct buf;\nvoid buf_release(struct buf *b);\n")
-        self.write("analyzer/util/stray.h", "struct buf;\nvoid buf_release(struct buf *b);\nextern int elsewhere;\n")
+        self.write("analyzer/util/stray.h", "struct buf;\nvoid buf_release(struct buf *b);\nextern int elsewhere, own;\n")
+        self.write("analyzer/util/stray.c", "int own;\n")
         self.write("analyzer/util/buf_limb.c", "int elsewhere;\n")
         self.check("prototype", r"analyzer/trace/stray.h:2: declares buf_release\(\)", r"analyzer/util/stray.h:2: declares buf_release\(\), which analyzer/util/buf.c",
                    r"analyzer/util/stray.h:3: declares elsewhere")
@@ -153,14 +160,17 @@ class Layers(unittest.TestCase):
 
     def test_output(self):
         self.check("output")
-        self.write("analyzer/replay/stray.c", "void stray(void)\n{\n\tprintf(x);\n\tfputs(x, stderr);\n}\n/* stdout */\n")
-        self.check("output", "analyzer/replay/stray.c:3: printf", "analyzer/replay/stray.c:4: stderr")
+        self.write("analyzer/replay/stray.c", "void stray(void)\n{\n\tprintf(x);\n\tfputs(x, stderr);\n\tdprintf(1, x);\n\twrite(2, x, 1);\n"
+                   "\twrite(STDOUT_FILENO, x, 1);\n\twrite(12, x, 1);\n}\n/* stdout */\n")
+        self.check("output", "analyzer/replay/stray.c:3: printf", "analyzer/replay/stray.c:4: stderr", "analyzer/replay/stray.c:5: dprintf",
+                   "analyzer/replay/stray.c:6: write", "analyzer/replay/stray.c:7: write")
 
     def test_json(self):
         self.check("json")
         self.write("analyzer/plan/stray.c", 'const char *stray = "{\\"key\\": %d}";\n')
         self.write("analyzer/render/stray.c", 'const char *stray = "{\\"key\\": %d}";\n')
-        self.check("json", "analyzer/plan/stray.c:1: JSON by hand")
+        self.write("analyzer/export/stray.c", 'const char *stray = "%c\\"key\\":";\n')
+        self.check("json", "analyzer/plan/stray.c:1: JSON by hand", "analyzer/export/stray.c:1: JSON by hand")
 
     def test_division(self):
         self.check("division")
@@ -174,7 +184,12 @@ class Layers(unittest.TestCase):
         self.check("size")
         self.write("analyzer/util/stray.c", "\n" * 501)
         self.write("analyzer/util/function.c", "void f(void)\n{\n" + "\tf();\n" * 61 + "}\n")
-        self.check("size", "analyzer/util/stray.c has 501 lines", "analyzer/util/function.c:2: a function of 61 lines")
+        self.write("analyzer/util/function.h", "static inline void g(void)\n{\n" + "\tf();\n" * 61 + "}\n")
+        names = ["page/stray.js", "tests/page/stray.mjs", "preload/record/stray.S"]
+        for name in names:
+            self.write(name, "\n" * 501)
+        self.check("size", "analyzer/util/stray.c has 501 lines", "analyzer/util/function.[ch]:2: a function of 61 lines",
+                   "analyzer/util/function.h:2: a function of 61 lines", *(name + " has 501 lines" for name in names))
 
     def test_folder(self):
         """A file beside the folders of analyzer/, and a folder with too many files."""
@@ -184,9 +199,60 @@ class Layers(unittest.TestCase):
             self.write("analyzer/diagnose/stray%d.c" % number, "")
         self.check("folder", "analyzer/stray.c: beside the folders", "analyzer/diagnose has [0-9]+ files, 45 at most")
 
+    def test_circle(self):
+        """Two files that call each other; an allowed circle that a third file joins."""
+        self.check("circle")
+        self.write("analyzer/util/one.c", "void one_call(void)\n{\n\ttwo_call();\n}\n")
+        self.write("analyzer/util/two.c", "void two_call(void)\n{\n\tone_call();\n}\n")
+        self.write("preload/hooks/third.c", "void third_call(void)\n{\n\tnccl_is_in_group();\n}\n")
+        with open(os.path.join(self.copy, "preload/hooks/nccl_use.c")) as f:
+            self.write("preload/hooks/nccl_use.c", f.read() + "\nvoid nccl_stray(void)\n{\n\tthird_call();\n}\n")
+        self.check("circle", "a circle of 2 files.*: analyzer/util/one.c analyzer/util/two.c",
+                   "a circle of 3 files.*: preload/hooks/nccl.c preload/hooks/nccl_use.c preload/hooks/third.c")
+
+    def test_unit(self):
+        """A folder of tests/unit without the folder of analyzer/ that it mirrors; the one that is named as an exception."""
+        self.write("tests/unit/fuzz/fuzz_stray.c", "")
+        self.write("tests/unit/util/test_stray.c", "")
+        self.check("unit")
+        self.write("tests/unit/nowhere/test_stray.c", "")
+        self.check("unit", "tests/unit/nowhere: there is no analyzer/nowhere")
+
+    def test_without_clang_format(self):
+        """What cannot be checked is not clean."""
+        done = subprocess.run([sys.executable, os.path.join(ROOT, "tests", "lint", "layers.py"), "--repo", self.copy, "--rule", "format"],
+                              stdout=subprocess.PIPE, text=True, env={"PATH": self.temporary.name})
+        self.assertEqual((done.returncode, "lint: [format] no clang-format 14" in done.stdout), (1, True), done.stdout)
+
     def test_format(self):
         self.write("analyzer/util/stray.c", "int   f( void ) { return 1; }\n")
         self.check("format", "analyzer/util/stray.c:1: clang-format")
+
+
+@unittest.skipUnless(os.path.basename(BUILD) in ("build", "build-clang"), "a sanitizer's library calls what lint forbids")
+class Script(unittest.TestCase):
+    """tests/lint/lint.sh in a repository that is a copy of this one."""
+
+    def test_faults(self):
+        with tempfile.TemporaryDirectory() as copy:
+            for name in ("analyzer", "preload", "include", "libc", "tests/lint", "CONTRIBUTING.md", ".clang-format", ".gitignore"):
+                source, target = os.path.join(ROOT, name), os.path.join(copy, name)
+                (shutil.copytree if os.path.isdir(source) else shutil.copy)(source, target)
+            subprocess.run("git init -q && git add -A", shell=True, cwd=copy, check=True)
+
+            def lint():
+                done = subprocess.run(["tests/lint/lint.sh", BUILD, "2.34", "2.34"], cwd=copy, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                return done.returncode, done.stdout
+            self.assertEqual(lint(), (0, "lint: clean\n"))
+            os.rename(os.path.join(copy, "analyzer/report/report.c"), os.path.join(copy, "analyzer/util/report.c"))
+            for name, text in (("analyzer/trace/stray.h", "struct session {\n\tint x;\n};\n"), ("analyzer/util/stray.h", "void report_release(struct report *r);\n")):
+                with open(os.path.join(copy, name), "w") as f:
+                    f.write(text)
+            status, said = lint()
+            self.assertEqual((status, "clean" in said), (1, False), said)
+            for words in (r"\[include\] analyzer/util/report.c:\d+: includes report.h of analyzer/report", r"\[tag\] .*struct session is also defined at analyzer/",
+                          r"\[prototype\] analyzer/util/stray.h:1: declares report_release\(\), which analyzer/util/report.c defines"):
+                self.assertRegex(said, "(?m)^lint: " + words)
 
 
 if __name__ == "__main__":

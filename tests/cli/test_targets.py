@@ -74,6 +74,48 @@ class Targets(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stdout)
             self.assertIn("jansson, libyaml, zlib, SQLite, protobuf-c, ncurses and uthash", done.stdout)
 
+    def test_setup_of_clang(self):
+        """The tests install clang and the clang-format of .clang-format; where that is no package, the rest is installed and that is said."""
+        for has, status in (True, 0), (False, 100):
+            with self.subTest(has), tempfile.TemporaryDirectory() as folder:
+                os.makedirs(os.path.join(folder, "include"))
+                open(os.path.join(folder, "include", "cuda.h"), "w").close()
+                log = os.path.join(folder, "log")
+                programs = {"id": "echo 0", "dpkg-query": "echo not-installed", "apt-cache": "exit %d" % status, "apt-get": 'echo "$@" >>' + log}
+                for name, text in programs.items():
+                    with open(os.path.join(folder, name), "w") as f:
+                        f.write("#!/bin/sh\n%s\n" % text)
+                    os.chmod(os.path.join(folder, name), 0o755)
+                os.symlink(shutil.which("grep"), os.path.join(folder, "grep"))
+                done = subprocess.run(["/bin/sh", os.path.join(ROOT, "tests", "setup.sh")], env={"PATH": folder, "HOME": folder, "CUDA_HOME": folder},
+                                      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                self.assertEqual(done.returncode, 0, done.stdout)
+                with open(log) as f:
+                    installed = f.read().split("install ", 1)[1].split()
+                self.assertIn("clang", installed)
+                self.assertEqual("clang-format-14" in installed, has)
+                self.assertEqual("there is no package clang-format-14 here" in done.stdout, not has)
+
+    def test_without_clang(self):
+        """make test without clang says that its build is left out, and counts it as skipped."""
+        code = ("import shutil, sys; sys.path.insert(0, %r); import run; shutil.which = lambda name: None; run.step = None; run.with_clang(); "
+                "print(run.skipped)" % os.path.join(ROOT, "tests"))
+        done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.assertEqual((done.returncode, done.stdout.splitlines()), (0, ["skip    make CC=clang: there is no clang", "[('make CC=clang', 'there is no clang')]"]))
+
+    @unittest.skipUnless(os.path.basename(BUILD) == "build", "the objects of another build are not linked here")
+    def test_gpu_kit(self):
+        """The package for a machine with a GPU has the script that it says to run, and programs that start here."""
+        done = make("BUILD=" + os.path.relpath(BUILD, ROOT), "gpu-kit")
+        self.assertEqual(done.returncode, 0, done.stdout[-2000:])
+        with tempfile.TemporaryDirectory() as folder:
+            subprocess.run(["tar", "-C", folder, "-xzf", os.path.join(BUILD, "gpu-kit.tar.gz")], check=True)
+            kit = os.path.join(folder, "gpu-kit")
+            for name in "tests/gpu/run.py", "tests/jobs", "examples/train_gpt2.py", "build/libmemtrace.so", "build/cudasim/libcuda.so.1", "build/bench/hook_cost.so":
+                self.assertTrue(os.path.exists(os.path.join(kit, name)), name)
+            said = subprocess.run([os.path.join(kit, "build", "memtrace"), "--version"], stdout=subprocess.PIPE, text=True)
+            self.assertEqual((said.returncode, said.stdout.split()[0]), (0, "memtrace"))
+
     def test_page_libraries(self):
         """A file of the cache that is not the pinned one is fetched anew; if it cannot be, no page has it."""
         pinned = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "memtrace", "page")

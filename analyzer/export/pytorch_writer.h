@@ -1,7 +1,8 @@
-/* The writer of PyTorch's memory snapshot: pytorch.c has the events, pytorch_segments.c the
- * segments, pytorch_settings.c the settings, pytorch_host.c pinned memory. */
-#ifndef MEMTRACE_EXPORT_PYTORCH_H
-#define MEMTRACE_EXPORT_PYTORCH_H
+/* The writer of PyTorch's memory snapshot, and what its parts are written of: pytorch.c has the
+ * events, pytorch_segments.c the segments, pytorch_settings.c the settings, pytorch_host.c pinned
+ * memory. */
+#ifndef MEMTRACE_EXPORT_PYTORCH_WRITER_H
+#define MEMTRACE_EXPORT_PYTORCH_WRITER_H
 
 #include "export/export.h"
 #include "export/pickle.h"
@@ -41,15 +42,5 @@ void snapshot_list_end(struct snapshot_writer *w);
 /* An event of a trace that is written as a list. */
 void snapshot_event(struct snapshot_writer *w, enum snapshot_word action,
 		    const struct mt_record *r);
-
-/* A segment with its live blocks, by address. */
-void snapshot_segment(struct snapshot_writer *w, const struct mt_record *segment,
-		      const struct mt_record *block, size_t count);
-/* The keys "host_traces" and "host_segments" and their values: pinned memory. */
-void snapshot_host(struct snapshot_writer *w);
-/* The key "segments" and its value, from `live`. */
-void snapshot_segments(struct snapshot_writer *w);
-/* The key "allocator_settings" and its value. */
-void snapshot_settings(struct snapshot_writer *w);
 
 #endif
