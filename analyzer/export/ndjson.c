@@ -1,8 +1,8 @@
 /*
  * Rows of a table, one JSON object a line. They are written without jansson, which takes 10 s for
- * 10 million rows of 9 columns and 15 s for rows of 14, reading the trace not included; the limit of
- * `make bench` is 10 s for all of it. Names of columns are plain, and text that is not plain goes
- * through jansson.
+ * 10 million rows of 9 columns and 15 s for rows of 14, reading the trace not included; the limit
+ * of `make bench` is 10 s for all of it. Names of columns are plain, and text that is not plain
+ * goes through jansson.
  */
 #include "export/export.h"
 #include "export/rows.h"
