@@ -239,7 +239,6 @@ static int put_rest(struct reader *r, const struct doc_node *map, const char *ty
 {
 	struct config *c = r->c;
 	int status = 0;
-	char *list;
 
 	if (!strcmp(type, "t5")) {
 		int64_t layers = doc_number(map, "num_layers", 6);
@@ -282,14 +281,9 @@ static int put_rest(struct reader *r, const struct doc_node *map, const char *ty
 	} else if (!strcmp(type, "gpt2") && !config_has(c, CONFIG_ffn_hidden_size)) {
 		status = put_number(r, CONFIG_ffn_hidden_size, 4 * c->hidden_size);
 	}
-	if (status || !strcmp(type, "mixtral") || !config_has(c, CONFIG_num_experts) ||
-	    c->num_experts == 0)
+	if (status || !strcmp(type, "mixtral"))
 		return status ? -1 : 0;
-	list = layer_pattern_of_file(map, type, c->num_layers);
-	r->key = "moe_layer_freq";
-	status = reader_put(r, CONFIG_moe_layer_freq, list);
-	free(list);
-	return status;
+	return config_read_expert_layers(r, map, type);
 }
 
 static int check_needed(const struct reader *r, const char *type)

@@ -192,18 +192,26 @@ static void find_sparse(char *layers, int64_t count, const char *type, const str
 	}
 }
 
-char *layer_pattern_of_file(const struct doc_node *map, const char *type, int64_t count)
+int config_read_expert_layers(struct reader *r, const struct doc_node *map, const char *type)
 {
-	char *layers = xcalloc((size_t)count, 1);
+	int64_t count = r->c->num_layers;
 	struct buf list = { 0 };
+	char *layers;
+	int status;
 
+	if (!config_has(r->c, CONFIG_num_experts) || r->c->num_experts == 0)
+		return 0;
+	layers = xcalloc((size_t)count, 1);
 	find_sparse(layers, count, type, map);
 	buf_puts(&list, "[");
 	for (int64_t i = 0; i < count; i++)
 		buf_addf(&list, "%s%c", i ? "," : "", layers[i]);
 	buf_puts(&list, "]");
+	r->key = "moe_layer_freq";
+	status = reader_put(r, CONFIG_moe_layer_freq, list.text);
+	buf_release(&list);
 	free(layers);
-	return buf_take(&list);
+	return status;
 }
 
 /* ---- other models of an architecture ---- */

@@ -4,16 +4,13 @@
 #ifndef CONFIG_LAYER_PATTERN_H
 #define CONFIG_LAYER_PATTERN_H
 
-#include <stdint.h>
-
-#include "config/document.h"
+#include "config/reader.h"
 
 /* "([0]*3+[1]*58)" as "[0,0,0,1,...]", "2" as "2". To be freed; NULL: malformed. */
 char *layer_pattern(const char *text);
 
-/* The same list from the keys of a Hugging Face file of that model type, whose `count` layers are
- * some with experts and some without. To be freed. */
-char *layer_pattern_of_file(const struct doc_node *map, const char *type, int64_t count);
+/* moe_layer_freq from the keys of a Hugging Face file, if it has experts. */
+int config_read_expert_layers(struct reader *r, const struct doc_node *map, const char *type);
 
 /* Puts fields from inner maps, and names variants in unmodelled_options. */
 int config_read_variants(struct reader *r, const struct doc_node *map, const char *type);
