@@ -1,6 +1,7 @@
 /* Random numbers that decide sizes: a routing may be drawn at random (randn(), then topk()), and
- * the generator's numbers are the same on each GPU with as many multiprocessors. They are computed
- * only where a kernel asks for them: the launch that draws is noted, nothing is written.
+ * the generator's numbers are the same on each GPU with the same number of multiprocessors. They
+ * are computed only if a kernel reads them: the launch that draws is recorded, no memory is
+ * written.
  *
  * The numbers are those of cuRAND's Philox4x32-10 with the Box-Muller transformation, drawn in the
  * order of PyTorch's distribution_elementwise_grid_stride_kernel.
@@ -22,7 +23,7 @@ struct draw {
 	float mean, deviation;
 };
 
-static _Thread_local struct draw last; /* no elements: none, or other kernels ran since */
+static _Thread_local struct draw last; /* count 0: no launch, or another kernel ran after it */
 
 void random_forget(void)
 {
@@ -74,8 +75,8 @@ static void philox(uint32_t counter[4], uint64_t seed)
 	}
 }
 
-/* The device needs no library of mathematics: ln(x) of 0 < x <= 1, and the sine and cosine of a
- * part of a turn, by their series. */
+/* The device does not link libm: ln(x) of 0 < x <= 1, and the sine and cosine of a fraction of a
+ * full turn, by their series. */
 static double logarithm(double x)
 {
 	int exponent = 0;

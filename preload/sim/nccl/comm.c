@@ -321,7 +321,7 @@ void comm_leave(struct comm *comm)
 	close_listener(comm);
 	if (comm->file >= 0)
 		close(comm->file);
-	nccl_memory_left(comm);
+	nccl_memory_released(comm);
 	free(comm->connected);
 	pthread_mutex_destroy(&comm->lock);
 	free(comm);

@@ -66,7 +66,7 @@ static int take(struct comm *comm, const char *call, uint64_t bytes)
 	return NCCL_OK;
 }
 
-void nccl_memory_left(struct comm *comm)
+void nccl_memory_released(struct comm *comm)
 {
 	for (unsigned i = 0; i < comm->buffers; i++)
 		if (comm->buffer[i])

@@ -4,12 +4,14 @@
 
 #include "nccl/comm.h"
 
-/* Takes the device memory that a use of the communicator takes the first time. */
+/* Each of these allocates the device memory that NCCL allocates for the first such use of the
+ * communicator. They return NCCL's status. */
 int nccl_memory_created(struct comm *comm);
-/* NVLS: the bytes that NVLS could carry. */
+/* nvls: bytes of the collective that NVLS can carry. */
 int nccl_memory_collective(struct comm *comm, const char *call, uint64_t nvls);
 int nccl_memory_message(struct comm *comm, const char *call, int peer, bool receive);
 int nccl_memory_all_to_all(struct comm *comm, const char *call, bool send, bool receive);
-void nccl_memory_left(struct comm *comm);
+/* Frees the buffers of the communicator. What NCCL's kernels take stays with the process. */
+void nccl_memory_released(struct comm *comm);
 
 #endif
