@@ -143,7 +143,8 @@ int stream_create(void *handle, unsigned flags, int priority)
 	if (stream) { /* everything but its timeline, which other threads may be reading */
 		stream->magic = STREAM;
 		stream->flags = flags;
-		stream->device = stream->timeline.device = device_current();
+		stream->timeline.device = device_current();
+		stream->device = device_current();
 		stream->priority = priority;
 		stream->capture = 0;
 		stream->poll = (struct poll){ 0 };
