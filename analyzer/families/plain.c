@@ -93,6 +93,10 @@ static void run(struct machine *m, const struct hparams *s, int64_t stage)
 
 static int check(const struct hparams *s, struct inputs *in)
 {
+	const struct plain_code *code = code_of(s->config->model_type);
+
+	if (!code)
+		BUG("a model type of another family");
 	wrapper_check(s, in);
 	if (s->wrapper == ZERO3)
 		input_reject(in, CONFIG_zero_stage,
@@ -115,7 +119,7 @@ static int check(const struct hparams *s, struct inputs *in)
 		input_reject(in, CONFIG_packed_sequences, "false: not modelled yet");
 	if (activation_of(s) == ACTIVATION_OTHER)
 		input_reject(in, CONFIG_hidden_act, "gelu, gelu_new, gelu_pytorch_tanh or relu");
-	code_of(s->config->model_type)->check(s, in);
+	code->check(s, in);
 	return in->failed ? -1 : 0;
 }
 

@@ -48,13 +48,15 @@ def groups(path):
     return found
 
 
-def cause_of(nccl, off):
+def cause_of(nccl, ranks, off):
     if not off:
         return "", False
     if nccl == "2.27.3":
         return "not found: 96 MiB more than NCCL 2.27.5 takes with the same kernels, which have 96.2 MiB", True
     if nccl == "2.26.3":
         return "NVIDIA's container, whose NCCL is another binary: the model has PyPI's 2.26.2", False
+    if ranks == 1:
+        return "2 MiB: not found", True
     return "of eight ranks 6 to 8 MiB are in no source that was read (the driver's tables for peers); drivers differ by 8 MiB", True
 
 
@@ -62,9 +64,9 @@ def row_of(key, logs, used, first):
     nccl, python, version, ranks, place, gpu = key
     measured = [log[0] for log in logs]
     middle = collections.Counter(measured).most_common(1)[0][0]
-    cause, ours = cause_of(nccl, round(used) - middle)
+    cause, ours = cause_of(nccl, ranks, round(used) - middle)
     job = "NCCL %s, %s" % (nccl, {0: "1 rank", 1: "8 ranks, GPUs 1 to 6", 7: "8 ranks, GPU 7"}[place])
-    with_ = "%d logs, torch %s, driver %s" % (len(logs), "; ".join(sorted({log[2] for log in logs})), "; ".join(sorted({log[1] for log in logs})))
+    with_ = "%d log%s, torch %s, driver %s" % (len(logs), "s" * (len(logs) > 1), "; ".join(sorted({log[2] for log in logs})), "; ".join(sorted({log[1] for log in logs})))
     return {"family": "nvidia-smi after NCCL's start", "job": job, "gpu": gpu, "measured_with": with_,
             "simulated_with": "PyTorch %s, CUDASIM_NCCL_VERSION=%d" % (python, version), "metric": "device memory in use after the first barrier",
             "unit": "MiB", "published": middle, "published_low": min(measured), "published_high": max(measured), "simulated": round(used),
