@@ -4,7 +4,6 @@
 
 #include "families/train.h"
 #include "torch/autocast.h"
-#include "torch/checkpoint.h"
 #include "torch/ops.h"
 #include "torch/streams.h"
 #include "distributed/wrapper.h"
@@ -158,17 +157,6 @@ static tensor block(struct machine *m, void *context, tensor input)
 	return out;
 }
 
-static tensor one_layer(struct machine *m, struct gpt *g, int64_t i, tensor x)
-{
-	tensor in = wrapper_before_block(m, &g->w, i, x), out;
-
-	out = g->s->recompute == RECOMPUTE_FULL ? checkpointed(m, block, &g->layers[i], in)
-						: block(m, &g->layers[i], in);
-	tensor_unref(m, &in);
-	wrapper_after_block(m, &g->w, i, &out);
-	return out;
-}
-
 /* *logits are the caller's. */
 static tensor forward(struct machine *m, struct gpt *g, tensor tokens, tensor targets,
 		      tensor *logits)
@@ -187,7 +175,7 @@ static tensor forward(struct machine *m, struct gpt *g, tensor tokens, tensor ta
 	tensor_unref(m, &positions);
 	tensor_assign(m, &x, dropout(m, x, s->hidden_dropout));
 	for (int64_t i = 0; i < s->layers; i++)
-		tensor_assign(m, &x, one_layer(m, g, i, x));
+		tensor_assign(m, &x, train_layer(m, &g->w, i, block, &g->layers[i], x));
 	m->current_term = TERM_FINAL_NORM;
 	places = normed(m, g, &g->last, x);
 	m->current_term = TERM_LOGITS;

@@ -3,7 +3,6 @@
 #include "families/llama_attention.h"
 #include "families/norms.h"
 #include "torch/autocast.h"
-#include "torch/checkpoint.h"
 #include "families/llama_tables.h"
 #include "families/loop.h"
 #include "families/llama.h"
@@ -149,17 +148,6 @@ static void make_tables(struct machine *m, struct llama *g, tensor like)
 	}
 }
 
-static tensor one_layer(struct machine *m, struct llama *g, int64_t i, tensor x)
-{
-	tensor in = wrapper_before_block(m, &g->w, i, x), out;
-
-	out = g->s->recompute == RECOMPUTE_FULL ? checkpointed(m, block, &g->layers[i], in)
-						: block(m, &g->layers[i], in);
-	tensor_unref(m, &in);
-	wrapper_after_block(m, &g->w, i, &out);
-	return out;
-}
-
 static void release_tables(struct machine *m, struct llama *g)
 {
 	tensor_unref(m, &g->mask);
@@ -183,7 +171,7 @@ static tensor layers(struct machine *m, struct llama *g, tensor tokens)
 	make_tables(m, g, embedded);
 	x = tensor_ref(embedded);
 	for (int64_t i = 0; i < s->layers; i++)
-		tensor_assign(m, &x, one_layer(m, g, i, x));
+		tensor_assign(m, &x, train_layer(m, &g->w, i, block, &g->layers[i], x));
 	m->current_term = TERM_FINAL_NORM;
 	out = normed(m, g->row, g->last, x, s->hidden);
 	tensor_unref(m, &x);

@@ -70,21 +70,6 @@ static tensor attention(struct machine *m, struct plain_layer *l, tensor x, tens
 	return out;
 }
 
-/* GPT2MLP.forward */
-static tensor mlp(struct machine *m, struct plain_layer *l, tensor x)
-{
-	tensor h, out;
-
-	m->current_term = TERM_MLP_HIDDEN;
-	h = conv1d(m, x, l->up.weight, l->up.bias);
-	tensor_assign(m, &h, plain_activated(m, l->model, h));
-	m->current_term = TERM_MLP_OUT;
-	out = conv1d(m, h, l->down.weight, l->down.bias);
-	tensor_unref(m, &h);
-	tensor_assign(m, &out, dropout(m, out, l->model->s->hidden_dropout));
-	return out;
-}
-
 /* GPT2Block.forward */
 static tensor block(struct machine *m, void *context, tensor input)
 {
@@ -98,7 +83,8 @@ static tensor block(struct machine *m, void *context, tensor input)
 	m->current_term = TERM_MLP_NORM;
 	tensor_unref(m, &x);
 	x = plain_normed(m, l->model, &l->norm[1], residual);
-	fed = mlp(m, l, x);
+	fed = plain_mlp(m, l, x, conv1d);
+	tensor_assign(m, &fed, dropout(m, fed, l->model->s->hidden_dropout));
 	out = add(m, residual, fed);
 	tensor_unref(m, &x);
 	tensor_unref(m, &residual);
@@ -108,17 +94,15 @@ static tensor block(struct machine *m, void *context, tensor input)
 	return out;
 }
 
-/* The embeddings; the positions are torch.arange(s) + 0. */
+/* The embeddings of the tokens and of their positions. */
 static tensor embedded(struct machine *m, struct plain *g, tensor *tokens, tensor *positions)
 {
 	const struct hparams *s = g->s;
-	tensor first, x;
+	tensor x;
 
 	m->current_term = TERM_EMBEDDED;
 	*tokens = embedding(m, g->loop.tokens, g->tokens, s->hidden);
-	first = tensor_new(m, s->tokens, I64);
-	tensor_assign(m, &g->places, tensor_new(m, s->tokens, I64));
-	tensor_unref(m, &first);
+	plain_place(m, g);
 	*positions = embedding(m, g->places, g->positions, s->hidden);
 	x = add(m, *tokens, *positions);
 	if (s->attention == EAGER)

@@ -1,6 +1,6 @@
 #include "families/plain_modules.h"
 
-#include "torch/checkpoint.h"
+#include "families/train.h"
 
 struct param *plain_weight(struct machine *m, struct plain *g, int64_t out, int64_t in,
 			   enum term_id term)
@@ -48,29 +48,40 @@ static tensor gelu_new(struct machine *m, tensor x)
 	return out;
 }
 
-tensor plain_activated(struct machine *m, struct plain *g, tensor x)
+static tensor activated(struct machine *m, const struct plain *g, tensor x)
 {
 	return g->activation == ACTIVATION_GELU_NEW ? gelu_new(m, x)
 	       : g->activation == ACTIVATION_RELU   ? relu(m, x)
 						    : gelu(m, x);
 }
 
-static tensor one_layer(struct machine *m, struct plain *g, int64_t i,
-			tensor (*block)(struct machine *m, void *context, tensor input), tensor x)
+tensor plain_mlp(struct machine *m, struct plain_layer *l, tensor x,
+		 tensor (*project)(struct machine *m, tensor x, struct param *weight,
+				   struct param *bias))
 {
-	tensor in = wrapper_before_block(m, &g->w, i, x), out;
+	tensor h, out;
 
-	out = g->s->recompute == RECOMPUTE_FULL ? checkpointed(m, block, &g->layers[i], in)
-						: block(m, &g->layers[i], in);
-	tensor_unref(m, &in);
-	wrapper_after_block(m, &g->w, i, &out);
+	m->current_term = TERM_MLP_HIDDEN;
+	h = project(m, x, l->up.weight, l->up.bias);
+	tensor_assign(m, &h, activated(m, l->model, h));
+	m->current_term = TERM_MLP_OUT;
+	out = project(m, h, l->down.weight, l->down.bias);
+	tensor_unref(m, &h);
 	return out;
+}
+
+void plain_place(struct machine *m, struct plain *g)
+{
+	tensor first = tensor_new(m, g->s->tokens, I64);
+
+	tensor_assign(m, &g->places, tensor_new(m, g->s->tokens, I64));
+	tensor_unref(m, &first);
 }
 
 tensor plain_layers(struct machine *m, struct plain *g,
 		    tensor (*block)(struct machine *m, void *context, tensor input), tensor x)
 {
 	for (int64_t i = 0; i < g->s->layers; i++)
-		tensor_assign(m, &x, one_layer(m, g, i, block, x));
+		tensor_assign(m, &x, train_layer(m, &g->w, i, block, &g->layers[i], x));
 	return x;
 }

@@ -13,7 +13,12 @@ struct pair plain_pair(struct machine *m, struct plain *g, int64_t out, int64_t 
 /* A LayerNorm of the hidden size. */
 struct pair plain_norm(struct machine *m, struct plain *g);
 tensor plain_normed(struct machine *m, struct plain *g, const struct pair *norm, tensor x);
-tensor plain_activated(struct machine *m, struct plain *g, tensor x);
+/* A projection, of linear() or conv1d(), the activation function, and a projection. */
+tensor plain_mlp(struct machine *m, struct plain_layer *l, tensor x,
+		 tensor (*project)(struct machine *m, tensor x, struct param *weight,
+				   struct param *bias));
+/* g->places = torch.arange(s) + 0, the positions of the tokens. */
+void plain_place(struct machine *m, struct plain *g);
 /* The layers one after the other; x is taken. */
 tensor plain_layers(struct machine *m, struct plain *g,
 		    tensor (*block)(struct machine *m, void *context, tensor input), tensor x);

@@ -128,20 +128,6 @@ static tensor attention(struct machine *m, struct plain_layer *l, tensor x, tens
 	return out;
 }
 
-/* GPTNeoXMLP.forward */
-static tensor mlp(struct machine *m, struct plain_layer *l, tensor x)
-{
-	tensor h, out;
-
-	m->current_term = TERM_MLP_HIDDEN;
-	h = linear(m, x, l->up.weight, l->up.bias);
-	tensor_assign(m, &h, plain_activated(m, l->model, h));
-	m->current_term = TERM_MLP_OUT;
-	out = linear(m, h, l->down.weight, l->down.bias);
-	tensor_unref(m, &h);
-	return out;
-}
-
 /* GPTNeoXLayer.forward: (mlp + attention) + input */
 static tensor block(struct machine *m, void *context, tensor input)
 {
@@ -156,7 +142,7 @@ static tensor block(struct machine *m, void *context, tensor input)
 	tensor_assign(m, &part, dropout(m, part, p));
 	m->current_term = TERM_MLP_NORM;
 	x = plain_normed(m, l->model, &l->norm[1], input);
-	fed = mlp(m, l, x);
+	fed = plain_mlp(m, l, x, linear);
 	tensor_unref(m, &x);
 	tensor_assign(m, &fed, dropout(m, fed, p));
 	x = add(m, fed, part);
@@ -182,13 +168,11 @@ static tensor forward(struct machine *m, void *model, tensor *logits)
 {
 	struct plain *g = model;
 	const struct hparams *s = g->s;
-	tensor tokens, first, x, loss;
+	tensor tokens, x, loss;
 
 	m->current_term = TERM_EMBEDDED;
 	tokens = embedding(m, g->loop.tokens, g->tokens, s->hidden);
-	first = tensor_new(m, s->tokens, I64);
-	tensor_assign(m, &g->places, tensor_new(m, s->tokens, I64));
-	tensor_unref(m, &first);
+	plain_place(m, g);
 	if (s->attention == EAGER)
 		g->mask = causal_mask(m, s, tokens);
 	x = dropout(m, tokens, s->hidden_dropout);

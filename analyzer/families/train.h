@@ -14,6 +14,12 @@ struct trained_model {
 	void (*micro_batch)(struct machine *m, void *model);
 };
 
+/* Layer i, which `block` computes from `layer` and x, with what the wrapper does before and after
+ * it; checkpointed if the job recomputes whole layers. The result is the caller's, and so is x. */
+tensor train_layer(struct machine *m, struct wrapper *w, int64_t i,
+		   tensor (*block)(struct machine *m, void *layer, tensor x), void *layer,
+		   tensor x);
+
 void train(struct machine *m, const struct hparams *s, const struct trained_model *t, void *model);
 
 #endif
