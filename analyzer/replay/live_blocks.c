@@ -275,8 +275,8 @@ static inline void note_backward(const struct live_blocks_pass *b, const struct 
 		backward_failed(backward);
 }
 
-/* A block `r` of its own is allocated, or `was` is freed by `r`: a job that trains has a backward
- * pass, any other one a history. */
+/* `r` allocates a block (`was` is NULL), or frees the block that `was` allocated. A job that trains
+ * has names for the backward pass's blocks, any other job a history of its stacks. */
 static inline void note_block(const struct live_blocks_pass *b, const struct mt_record *r,
 			      const struct mt_record *was)
 {
