@@ -15,6 +15,7 @@
 #include "python/pystack.h"
 #include "record/losses.h"
 #include "record/event.h"
+#include "record/last_event.h"
 #include "record/state.h"
 #include "symbols/resolve.h"
 #include "hooks/torch.h"
@@ -74,6 +75,8 @@ static void usage(const void *caller, void *pointer, int64_t bytes, uint64_t all
 {
 	int e = errno;
 
+	last_event_prefetch();
+	modules_prefetch(caller);
 	if (device.type == DEVICE_TYPE_CUDA && device.index >= 0 && device.index < MT_MAX_DEVICES &&
 	    bytes &&
 	    (bytes > 0 ? recording_on() : recording_already())) /* a free starts no trace */

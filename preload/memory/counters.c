@@ -10,6 +10,7 @@
 #include "record/losses.h"
 #include "record/recorder.h"
 #include "record/event.h"
+#include "record/last_event.h"
 #include "record/state.h"
 #include "record/tables.h"
 
@@ -83,6 +84,7 @@ int counters_block(unsigned device, int64_t bytes, uint64_t allocated, uint64_t 
 	struct mt_device *d = &recorder_header()->device[device];
 	int quiet = atomic_load_explicit(&a.quiet[device], memory_order_relaxed), changed;
 
+	last_event.device = d;
 	if (__builtin_expect(!quiet && !a.reports[device], 0))
 		count_first_report(device, d);
 	changed = GET(d->reserved) != reserved;

@@ -84,10 +84,20 @@ static struct module look_up(const void *address)
 	return found;
 }
 
+static unsigned first_slot(const void *address)
+{
+	return (unsigned)(((uintptr_t)address * 0x9e3779b97f4a7c15u) >> 54) % SLOTS;
+}
+
+void modules_prefetch(const void *address)
+{
+	__builtin_prefetch(&modules.slot[first_slot(address)]);
+}
+
 struct module module_of(const void *address)
 {
 	uintptr_t a = (uintptr_t)address;
-	unsigned i = (unsigned)((a * 0x9e3779b97f4a7c15u) >> 54) % SLOTS;
+	unsigned i = first_slot(address);
 	struct module found = { 0 };
 
 	for (unsigned probe = 0; probe < 8; probe++, i = (i + 1) % SLOTS) {

@@ -14,6 +14,9 @@ struct module {
 
 struct module module_of(const void *address);
 
+/* Prefetches what module_of(ADDRESS) reads. */
+void modules_prefetch(const void *address);
+
 /* Call this in a forked child. */
 void modules_forget(void);
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "python/pylayout.h"
+#include "record/last_event.h"
 #include "record/recorder.h"
 #include "symbols/resolve.h"
 #include "record/tables.h"
@@ -449,6 +450,9 @@ uint32_t pystack_current(uint32_t module)
 	if (!thread)
 		return pystack_module_stack(module);
 	frame = first_frame(thread);
+	last_event.thread = thread;
+	last_event.frame = frame;
+	last_event.code = frame ? code_of(frame) : NULL;
 	hash = hash_stack(frame, module);
 	if (tables_known_stack(hash, &stack))
 		return stack;

@@ -9,6 +9,7 @@
 #include "record/helper.h"
 #include "record/keyframe.h"
 #include "base/lock.h"
+#include "record/last_event.h"
 #include "record/losses.h"
 #include "record/regions.h"
 #include "record/segments.h"
@@ -155,6 +156,8 @@ uint64_t recorder_write(uint64_t time, uint64_t address, int64_t bytes, uint64_t
 		uint64_t i = __atomic_fetch_add(&s->entry->used, 1, __ATOMIC_RELAXED);
 		if (__builtin_expect(i < s->capacity, 1)) {
 			struct mt_record *out = &s->records[i];
+			last_event.next_record = out + 1;
+			last_event.used = &s->entry->used;
 			out->time_ns = time;
 			out->address = address;
 			out->bytes = bytes;

@@ -8,6 +8,7 @@
 
 #include "record/helper.h"
 #include "record/hash_cache.h"
+#include "record/last_event.h"
 #include "base/lock.h"
 #include "record/regions.h"
 
@@ -332,6 +333,7 @@ void tables_learn_frame(uint64_t key, uint32_t frame)
 
 int tables_known_stack(uint64_t hash, uint32_t *stack)
 {
+	last_event.stack = &recent[hash % RECENT];
 	if (hash_cache_get(&recent[hash % RECENT], hash, stack))
 		return 1;
 	for (size_t i = hash % HASHES;; i = (i + 1) % HASHES) {
