@@ -48,6 +48,7 @@ static const struct key_row rows[] = {
 	{ "num_layers", CONFIG_num_layers, NULL },
 	{ "hidden_size", CONFIG_hidden_size, NULL },
 	{ "n_embd", CONFIG_hidden_size, NULL },
+	{ "n_embed", CONFIG_hidden_size, NULL },
 	{ "d_model", CONFIG_hidden_size, NULL },
 	{ "num_attention_heads", CONFIG_num_attention_heads, NULL },
 	{ "n_head", CONFIG_num_attention_heads, NULL },
@@ -150,6 +151,14 @@ static const struct {
 	{ "gpt_neox", CONFIG_mlp_bias, "true" },
 	{ "gpt_neox", CONFIG_add_qkv_bias, "true" },
 	{ "gpt_neox", CONFIG_attention_output_bias, "true" },
+	{ "bloom", CONFIG_normalization, "LayerNorm" },
+	{ "bloom", CONFIG_swiglu, "false" },
+	{ "bloom", CONFIG_hidden_act, "gelu" },
+	{ "bloom", CONFIG_add_bias_linear, "true" },
+	{ "bloom", CONFIG_attention_output_bias, "true" },
+	{ "bloom", CONFIG_mlp_bias, "true" },
+	{ "bloom", CONFIG_position_embedding_type, "none" },
+	{ "bloom", CONFIG_untie_embeddings_and_output_weights, "false" },
 	{ "mixtral", CONFIG_num_query_groups, "8" },
 	{ "mixtral", CONFIG_num_experts, "8" },
 	{ "mixtral", CONFIG_moe_router_topk, "2" },
@@ -176,7 +185,7 @@ static const struct {
 static const char *const types[] = {
 	"llama",     "mistral",     "qwen2", "qwen3",       "gemma", "gemma2",  "gemma3_text",
 	"gpt2",      "gpt_neox",    "phi3",  "olmo",        "olmo2", "mixtral", "qwen2_moe",
-	"qwen3_moe", "deepseek_v3", "t5",    "llama4_text", NULL,
+	"qwen3_moe", "deepseek_v3", "t5",    "llama4_text", "bloom", NULL,
 };
 
 /* Fields that an earlier file may have set and this architecture need not have. */
@@ -278,7 +287,8 @@ static int put_rest(struct reader *r, const struct doc_node *map, const char *ty
 	} else if (!strcmp(type, "gpt_neox") && c->add_qkv_bias) {
 		r->key = "add_bias_linear";
 		status = reader_put(r, CONFIG_add_bias_linear, "true");
-	} else if (!strcmp(type, "gpt2") && !config_has(c, CONFIG_ffn_hidden_size)) {
+	} else if (!strcmp(type, "bloom") ||
+		   (!strcmp(type, "gpt2") && !config_has(c, CONFIG_ffn_hidden_size))) {
 		status = put_number(r, CONFIG_ffn_hidden_size, 4 * c->hidden_size);
 	}
 	if (status || !strcmp(type, "mixtral"))
@@ -290,19 +300,21 @@ static int check_needed(const struct reader *r, const char *type)
 {
 	static const struct {
 		enum config_field field;
-		const char *key, *gpt2, *t5;
+		const char *key, *gpt2, *t5, *bloom;
 	} needed[] = {
-		{ CONFIG_num_layers, "num_hidden_layers", "n_layer", "num_layers" },
-		{ CONFIG_hidden_size, "hidden_size", "n_embd", "d_model" },
-		{ CONFIG_num_attention_heads, "num_attention_heads", "n_head", "num_heads" },
-		{ CONFIG_vocab_size, "vocab_size", "vocab_size", "vocab_size" },
-		{ CONFIG_ffn_hidden_size, "intermediate_size", NULL, "d_ff" },
+		{ CONFIG_num_layers, "num_hidden_layers", "n_layer", "num_layers", "n_layer" },
+		{ CONFIG_hidden_size, "hidden_size", "n_embd", "d_model", "hidden_size" },
+		{ CONFIG_num_attention_heads, "num_attention_heads", "n_head", "num_heads",
+		  "n_head" },
+		{ CONFIG_vocab_size, "vocab_size", "vocab_size", "vocab_size", "vocab_size" },
+		{ CONFIG_ffn_hidden_size, "intermediate_size", NULL, "d_ff", NULL },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(needed); i++) {
-		const char *key = !strcmp(type, "gpt2") ? needed[i].gpt2
-				  : !strcmp(type, "t5") ? needed[i].t5
-							: needed[i].key;
+		const char *key = !strcmp(type, "gpt2")    ? needed[i].gpt2
+				  : !strcmp(type, "t5")    ? needed[i].t5
+				  : !strcmp(type, "bloom") ? needed[i].bloom
+							   : needed[i].key;
 
 		if (key && !config_has(r->c, needed[i].field))
 			return err_set(

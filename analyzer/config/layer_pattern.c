@@ -232,6 +232,8 @@ static const struct {
 	{ "gemma2", "use_bidirectional_attention" },
 	{ "gpt2", "add_cross_attention" },
 	{ "gpt2", "reorder_and_upcast_attn" },
+	{ "bloom", "apply_residual_connection_post_layernorm" },
+	{ "bloom", "slow_but_exact" },
 	{ "gemma3_text", "attn_logit_softcapping" },
 	{ "gemma3_text", "final_logit_softcapping" },
 	{ "gemma3_text", "use_bidirectional_attention" },

@@ -9,8 +9,8 @@
 #include "util/util.h"
 
 /* Projections that transformers has in one module and other frameworks in several; norms of all
- * heads together. */
-enum { FUSED_QKV = 1, FUSED_GATE_UP = 2, WIDE_QK_NORM = 4 };
+ * heads together; a norm of the embeddings. */
+enum { FUSED_QKV = 1, FUSED_GATE_UP = 2, WIDE_QK_NORM = 4, EMBEDDING_NORM = 8 };
 
 static const struct {
 	const char *model_type;
@@ -18,6 +18,7 @@ static const struct {
 } shapes[] = {
 	{ "gpt2", FUSED_QKV },
 	{ "gpt_neox", FUSED_QKV },
+	{ "bloom", FUSED_QKV | EMBEDDING_NORM },
 	{ "phi3", FUSED_QKV | FUSED_GATE_UP },
 	{ "olmo2", WIDE_QK_NORM },
 };
@@ -203,7 +204,8 @@ static void decoder_only(struct count *n, int64_t vocabulary, int64_t ffn)
 	feed_forward(n, c->num_layers - moe, ffn);
 	if (moe)
 		experts(n, moe, ffn);
-	norm(n, norms * (__int128)c->num_layers + (norms > 0), n->h);
+	norm(n, norms * (__int128)c->num_layers + (norms > 0) + !!(n->fused & EMBEDDING_NORM),
+	     n->h);
 	if (c->untie_embeddings_and_output_weights)
 		linear(n, 1, n->h, vocabulary, 0);
 }

@@ -15,14 +15,16 @@ static const struct family_model *const models[] = {
 	[MLP] = &mlp_model,
 };
 
-/* transformers has no kernel with caps for this decoder, so that attention is eager by itself. */
+/* transformers has no kernel for this model, so that attention is eager by itself. */
 static void choose_attention(struct hparams *s, const struct inputs *in)
 {
 	const struct decoder *row = s->family == LLAMA && GIVEN(in->c, model_type)
 					    ? decoder_find(in->c->model_type)
 					    : NULL;
 
-	if (row && row->capped && !GIVEN(in->c, attention))
+	if (GIVEN(in->c, attention))
+		return;
+	if ((row && row->capped) || (s->family == PLAIN && plain_is_eager(in->c->model_type)))
 		s->attention = EAGER;
 }
 

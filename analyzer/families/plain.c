@@ -1,5 +1,6 @@
 #include "families/plain.h"
 
+#include "families/plain_bloom.h"
 #include "families/plain_gpt.h"
 #include "families/plain_neox.h"
 #include "families/train.h"
@@ -29,6 +30,13 @@ static const struct plain_code *code_of(const char *type)
 int plain_has(const char *type)
 {
 	return code_of(type) != NULL;
+}
+
+int plain_is_eager(const char *type)
+{
+	const struct plain_code *code = code_of(type);
+
+	return code && code->eager;
 }
 
 /* ---- the run ---- */

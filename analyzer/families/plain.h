@@ -8,5 +8,7 @@ extern const struct family_model plain_model;
 
 /* Is there a forward pass for this model_type? */
 int plain_has(const char *type);
+/* Has it eager attention alone? */
+int plain_is_eager(const char *type);
 
 #endif

@@ -27,8 +27,12 @@ struct plain {
 	double embedding_dropout;
 	struct plain_layer *layers;
 	struct param *tokens, *positions, *head;
-	struct pair last;
+	struct pair first, last; /* norms before and after the layers */
 	tensor mask, places;
+	tensor alibi; /* what ALiBi adds to the scores */
+	/* The attention probabilities that a layer returned beside its result: of the layer that
+	 * has just run, and of the one before it. */
+	tensor given, held;
 	int64_t rotary; /* the part of a head that turns */
 	tensor cos, sin, frequencies[2];
 	struct loop loop;
@@ -42,6 +46,7 @@ struct plain_code {
 	void (*release)(struct machine *m, void *model);
 	/* Rejects what the forward pass does not have. */
 	void (*check)(const struct hparams *s, struct inputs *in);
+	int eager; /* there is no other attention */
 };
 
 #endif

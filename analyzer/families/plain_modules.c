@@ -18,6 +18,12 @@ struct pair plain_pair(struct machine *m, struct plain *g, int64_t out, int64_t 
 	return p;
 }
 
+struct pair plain_dense(struct machine *m, struct plain *g, int64_t out, int64_t in,
+			enum term_id term)
+{
+	return plain_pair(m, g, out, in, out, term);
+}
+
 struct pair plain_norm(struct machine *m, struct plain *g)
 {
 	return plain_pair(m, g, 1, g->s->hidden, g->s->hidden, TERM_NORM_WEIGHTS);

@@ -10,6 +10,9 @@ struct param *plain_weight(struct machine *m, struct plain *g, int64_t out, int6
 /* A weight of out x in elements, and a bias of `bias` elements. */
 struct pair plain_pair(struct machine *m, struct plain *g, int64_t out, int64_t in, int64_t bias,
 		       enum term_id term);
+/* nn.Linear with a bias */
+struct pair plain_dense(struct machine *m, struct plain *g, int64_t out, int64_t in,
+			enum term_id term);
 /* A LayerNorm of the hidden size. */
 struct pair plain_norm(struct machine *m, struct plain *g);
 tensor plain_normed(struct machine *m, struct plain *g, const struct pair *norm, tensor x);

@@ -190,22 +190,16 @@ static tensor forward(struct machine *m, void *model, tensor *logits)
 	return loss;
 }
 
-static struct pair dense(struct machine *m, struct plain *g, int64_t out, int64_t in,
-			 enum term_id term)
-{
-	return plain_pair(m, g, out, in, out, term);
-}
-
 static void make_layer(struct machine *m, struct plain *g, struct plain_layer *l)
 {
 	const int64_t h = g->s->hidden, f = g->s->ffn;
 
 	l->norm[0] = plain_norm(m, g);
 	l->norm[1] = plain_norm(m, g);
-	l->qkv = dense(m, g, 3 * h, h, TERM_ATTENTION_WEIGHTS);
-	l->out = dense(m, g, h, h, TERM_ATTENTION_WEIGHTS);
-	l->up = dense(m, g, f, h, TERM_MLP_WEIGHTS);
-	l->down = dense(m, g, h, f, TERM_MLP_WEIGHTS);
+	l->qkv = plain_dense(m, g, 3 * h, h, TERM_ATTENTION_WEIGHTS);
+	l->out = plain_dense(m, g, h, h, TERM_ATTENTION_WEIGHTS);
+	l->up = plain_dense(m, g, f, h, TERM_MLP_WEIGHTS);
+	l->down = plain_dense(m, g, h, f, TERM_MLP_WEIGHTS);
 }
 
 static void make(struct machine *m, struct plain *g)
@@ -232,4 +226,4 @@ static void check(const struct hparams *s, struct inputs *in)
 		input_reject(in, CONFIG_position_embedding_type, "rope with GPT-NeoX");
 }
 
-const struct plain_code plain_neox = { make, forward, release, check };
+const struct plain_code plain_neox = { make, forward, release, check, 0 };

@@ -25,7 +25,9 @@ tensor linear_function(struct machine *m, tensor x, struct param *weight);
 tensor linear_with(struct machine *m, tensor x, tensor matrix, int64_t width);
 /* a @ b of contiguous operands; each gradient has its operand's size. */
 tensor matmul(struct machine *m, tensor a, tensor b, int64_t n);
-/* The same if each b is one column. */
+/* alpha * a @ b + bias of rows that need no gradient */
+tensor baddbmm(struct machine *m, tensor bias, tensor a, tensor b, int64_t n);
+/* a @ b if each b is one column. */
 tensor matvec(struct machine *m, tensor a, tensor b, int64_t n);
 tensor embedding(struct machine *m, tensor tokens, struct param *weight, int64_t width);
 /* Elementwise. The result has the wider type and the larger size. */

@@ -191,4 +191,30 @@ tensor matvec(struct machine *m, tensor a, tensor b, int64_t n)
 	return product_of(m, a, b, n, 1);
 }
 
-/* ---- elementwise ---- */
+/* The gradient of `a` first; each is a product, and then alpha times it. */
+static void baddbmm_backward(struct machine *m, struct grad_node *n)
+{
+	for (int i = 0; i < 2; i++) {
+		tensor product;
+
+		if (!n->edge[i])
+			continue;
+		product = gemm(m, n->sizes[i], n->in[0].type);
+		n->out[i] = tensor_new(m, product.n, product.type);
+		tensor_unref(m, &product);
+	}
+}
+
+tensor baddbmm(struct machine *m, tensor bias, tensor a, tensor b, int64_t n)
+{
+	tensor in[2] = { a, b }, rows = autocasted(m, bias), out;
+	struct grad_node *node = grad_node_new(m, baddbmm_backward, in, 2);
+
+	for (int i = 0; node && i < 2; i++) {
+		node->sizes[i] = in[i].n;
+		save_for_backward(m, node, in[i]);
+	}
+	out = with_grad_fn(gemm(m, n, a.type), node, 0);
+	tensor_unref(m, &rows);
+	return out;
+}

@@ -14,6 +14,8 @@ NEOX = {"model_type": "gpt_neox", "num_hidden_layers": 2, "hidden_size": 512, "n
         "vocab_size": 6144}
 NEOX_DROPS = {**NEOX, "hidden_dropout": 0.1, "attention_dropout": 0.1, "rotary_pct": 0.5, "num_hidden_layers": 3, "hidden_size": 640,
               "num_attention_heads": 10, "intermediate_size": 1728, "tie_word_embeddings": True}
+BLOOM = {"model_type": "bloom", "architectures": ["BloomForCausalLM"], "n_layer": 2, "hidden_size": 512, "n_head": 8, "vocab_size": 6144}
+BLOOM_DROPS = {**BLOOM, "hidden_dropout": 0.1, "attention_dropout": 0.1, "n_layer": 3, "hidden_size": 640, "n_head": 10}
 JOB = {"precision": "bf16-autocast", "micro_batch_size": 3, "seq_length": 640, "torch_version": "2.15"}
 EAGER = {**JOB, "attention": "eager"}
 FULL = {"recompute_granularity": "full"}
@@ -44,13 +46,33 @@ EXACT = [
     (NEOX_DROPS, TWO, 15506624, 254595584, 569053184),
     (NEOX, {**TWO, "precision": "bf16-mixed", "fsdp": True}, 12597248, 78760448, 318487552),
     (NEOX, {**TWO, "precision": "bf16-mixed", "framework": "deepspeed", "zero_stage": 2}, 12597248, 100795904, 1218327552),
+    (BLOOM, JOB, 9452544, 116082688, 481407488),
+    (BLOOM, {**JOB, "precision": "fp32"}, 9452544, 115623936, 481145344),
+    (BLOOM, {**JOB, "precision": "bf16"}, 9452544, 58187776, 392284672),
+    (BLOOM, {**JOB, **FULL, "micro_batch_size": 4, "seq_length": 1024}, 9452544, 116624384, 751257088),
+    (BLOOM, {**JOB, "micro_batch_size": 1, "seq_length": 128, "optimizer_implementation": "foreach"}, 9452544, 115529216, 193246720),
+    (BLOOM, {**JOB, "micro_batch_size": 8, "seq_length": 1000, "num_microbatches": 3, "clip_grad": 1.0}, 9452544, 115213824, 1870873088),
+    (BLOOM, {**JOB, "precision": "fp32", "optimizer": "sgd", "momentum": 0.9, "micro_batch_size": 2, "seq_length": 500}, 9452544, 76677632,
+     257016832),
+    (BLOOM_DROPS, JOB, 18705280, 225548800, 820116480),
+    (BLOOM_DROPS, {**JOB, "precision": "bf16", "micro_batch_size": 2, "seq_length": 576}, 18705280, 113657856, 423995904),
+    (BLOOM_DROPS, {**JOB, **FULL}, 18705280, 226269696, 529508352),
+    (BLOOM_DROPS, {**JOB, **FULL, "precision": "bf16"}, 18705280, 112975872, 366589952),
+    (BLOOM_DROPS, TWO, 18705280, 301184000, 897008640),
+    (BLOOM, {**TWO, "precision": "bf16-mixed", "fsdp": True}, 9452544, 58843136, 406851072),
+    (BLOOM, {**TWO, "precision": "bf16-mixed", "framework": "deepspeed", "zero_stage": 1}, 9452544, 75637248, 1351966720),
+    (BLOOM, {**TWO, "precision": "bf16-mixed", "framework": "deepspeed", "zero_stage": 2}, 9452544, 75637248, 1346877440),
 ]
 # the same allocations and frees in the same order; the addresses of segments decide which free block, up to 1 MiB larger, the allocator takes
 CLOSE = [
     (UNTIED, JOB, 20094144, 248443392, 676838400),
     (UNTIED, {**JOB, "precision": "fp16-mixed", "micro_batch_size": 5, "seq_length": 257}, 20094144, 247502848, 543617024),
+    (BLOOM, {**JOB, "micro_batch_size": 1, "seq_length": 1024}, 9452544, 117648384, 364117504),
 ]
 REFUSED = [
+    ({**BLOOM, "apply_residual_connection_post_layernorm": True}, JOB, "apply_residual_connection_post_layernorm"),
+    ({**BLOOM, "slow_but_exact": True, "pretraining_tp": 2}, JOB, "slow_but_exact"), (BLOOM, {**JOB, "attention": "sdpa"}, "attention"),
+    ({**BLOOM, "architectures": ["BloomForTokenClassification"]}, JOB, "BloomForTokenClassification"),
     ({**NEOX, "use_parallel_residual": False}, JOB, "use_parallel_residual"), ({**NEOX, "hidden_act": "mish"}, JOB, "hidden_act"),
     ({**NEOX, "attention_bias": False}, JOB, "add_bias_linear"),
     (GPT2, {**TWO, "fsdp": True, "fsdp_version": 1}, "fsdp_version"),

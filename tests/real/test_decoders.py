@@ -18,6 +18,7 @@ FAMILIES = {
     "olmo": {**SIZES, "tie_word_embeddings": True},
     "olmo2": {**SIZES, "num_key_value_heads": 10},
     "gpt_neox": {**{k: v for k, v in SIZES.items() if k != "num_key_value_heads"}, "hidden_dropout": 0.1},
+    "bloom": {"hidden_size": 640, "n_layer": 3, "n_head": 10, "vocab_size": 6144, "hidden_dropout": 0.1},
     "gpt2": {"n_embd": 640, "n_inner": 1728, "n_layer": 3, "n_head": 10, "vocab_size": 6144, "n_positions": 2048, "attn_pdrop": 0.0},
 }
 JOBS = {"autocast": {"precision": "bf16-autocast", "micro_batch_size": 4, "seq_length": 1408},

@@ -275,6 +275,7 @@ static void each_needed_key(void **state)
 		  { "num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_size",
 		    "intermediate_size" } },
 		{ "gpt2", { "n_layer", "n_embd", "n_head", "vocab_size" } },
+		{ "bloom", { "n_layer", "hidden_size", "n_head", "vocab_size" } },
 		{ "t5", { "num_layers", "d_model", "num_heads", "vocab_size", "d_ff" } },
 	};
 	static const char *const wrong[] = {
@@ -282,7 +283,7 @@ static void each_needed_key(void **state)
 	};
 
 	(void)state;
-	for (size_t t = 0; t < 3; t++) {
+	for (size_t t = 0; t < 4; t++) {
 		for (size_t k = 0; k < 5 && types[t].keys[k]; k++) {
 			for (size_t w = 0; w < sizeof(wrong) / sizeof(wrong[0]); w++) {
 				struct buf b = { 0 };

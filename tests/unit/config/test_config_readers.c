@@ -140,6 +140,12 @@ static const struct given hugging_face[] = {
 		     "\"num_attention_heads\":4,\"vocab_size\":100}" },
 	  .read = { "config.json" },
 	  .expect = "num_layers=2 model_type=falcon num_parameters=- swiglu=- normalization=-" },
+	{ .name = "bloom",
+	  .files = { "config.json",
+		     "{\"model_type\":\"bloom\",\"n_embed\":64,\"n_layer\":2,\"num_attention_heads\":8,\"n_inner\":null,\"vocab_size\":250880}" },
+	  .read = { "config.json" },
+	  /* 250880 h + 2 h + 2 (12 h^2 + 13 h) + 2 h */
+	  .expect = "num_layers=2 ffn_hidden_size=256 num_parameters=16156544" },
 	{ .name = "no layers",
 	  .files = { "config.json",
 		     "{\"model_type\":\"llama\",\"hidden_size\":64,\"intermediate_size\":128,\"num_attention_heads\":4,\"vocab_size\":9}" },
