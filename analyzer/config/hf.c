@@ -159,6 +159,10 @@ static const struct {
 	{ "bloom", CONFIG_mlp_bias, "true" },
 	{ "bloom", CONFIG_position_embedding_type, "none" },
 	{ "bloom", CONFIG_untie_embeddings_and_output_weights, "false" },
+	{ "falcon", CONFIG_normalization, "LayerNorm" },
+	{ "falcon", CONFIG_swiglu, "false" },
+	{ "falcon", CONFIG_hidden_act, "gelu" },
+	{ "falcon", CONFIG_untie_embeddings_and_output_weights, "false" },
 	{ "mixtral", CONFIG_num_query_groups, "8" },
 	{ "mixtral", CONFIG_num_experts, "8" },
 	{ "mixtral", CONFIG_moe_router_topk, "2" },
@@ -185,7 +189,7 @@ static const struct {
 static const char *const types[] = {
 	"llama",     "mistral",     "qwen2", "qwen3",       "gemma", "gemma2",  "gemma3_text",
 	"gpt2",      "gpt_neox",    "phi3",  "olmo",        "olmo2", "mixtral", "qwen2_moe",
-	"qwen3_moe", "deepseek_v3", "t5",    "llama4_text", "bloom", NULL,
+	"qwen3_moe", "deepseek_v3", "t5",    "llama4_text", "bloom", "falcon",  NULL,
 };
 
 /* Fields that an earlier file may have set and this architecture need not have. */
@@ -316,6 +320,8 @@ static int check_needed(const struct reader *r, const char *type)
 				  : !strcmp(type, "bloom") ? needed[i].bloom
 							   : needed[i].key;
 
+		if (needed[i].field == CONFIG_ffn_hidden_size && !strcmp(type, "falcon"))
+			continue;
 		if (key && !config_has(r->c, needed[i].field))
 			return err_set(
 				r->e,
@@ -351,7 +357,8 @@ static int unknown(struct reader *r, const char *key, const char *value)
 		"moe_layers n_shared_experts num_decoder_layers chunk_size_feed_forward "
 		"no_repeat_ngram_size encoder_no_repeat_ngram_size attention_chunk_size "
 		"sliding_window_size no_rope_layers no_rope_layer_interval pruned_heads "
-		"original_max_position_embeddings image_size ep_size pretraining_tp ";
+		"original_max_position_embeddings image_size ep_size pretraining_tp num_kv_heads "
+		"ffn_hidden_size ";
 	const char *at = strstr(silent, key);
 	char *end;
 

@@ -2,6 +2,7 @@
 #include "config/layer_pattern.h"
 
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -291,6 +292,56 @@ static int read_neox(struct reader *r, const struct doc_node *map)
 	return *function ? put(r, CONFIG_hidden_act, function) : 0;
 }
 
+static int put_number(struct reader *r, enum config_field f, int64_t value)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%lld", (long long)value);
+	return put(r, f, text);
+}
+
+static int flag_of(const struct doc_node *map, const char *key, int missing)
+{
+	const char *value = text_of(doc_find(map, key));
+
+	return *value ? parse_bool(value) == 1 : missing;
+}
+
+/* One pair of keys and values for all heads, or one for each group of heads; other decoders of
+ * Falcon are variants. */
+static int read_falcon(struct reader *r, const struct doc_node *map)
+{
+	const int grouped = flag_of(map, "new_decoder_architecture", 0);
+	const int64_t heads = r->c->num_attention_heads;
+	const int64_t groups = grouped ? doc_number(map, "num_kv_heads", heads)
+			       : flag_of(map, "multi_query", 1) ? 1
+								: heads;
+	const struct {
+		const char *key, *value;
+		int is;
+	} others[] = {
+		{ "alibi", "true", flag_of(map, "alibi", 0) },
+		{ "bias", "true", flag_of(map, "bias", 0) },
+		{ "multi_query", "false", !grouped && groups != 1 },
+		{ "parallel_attn", "false", !flag_of(map, "parallel_attn", 1) },
+		{ "num_kv_heads", "1 or num_attention_heads",
+		  grouped && (groups == 1 || groups == heads) },
+	};
+	const char *function = text_of(doc_find(map, "activation"));
+
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
+		if (others[i].is && reader_put_unmodelled(r, others[i].key, others[i].value))
+			return -1;
+	if (*function && put(r, CONFIG_hidden_act, function))
+		return -1;
+	if (put_number(r, CONFIG_num_query_groups, groups) ||
+	    put_number(r, CONFIG_norms_per_layer,
+		       grouped ? doc_number(map, "num_ln_in_parallel_attn", 2) : 1))
+		return -1;
+	return put_number(r, CONFIG_ffn_hidden_size,
+			  doc_number(map, "ffn_hidden_size", 4 * r->c->hidden_size));
+}
+
 /* Puts fields from inner maps, and names variants in unmodelled_options. */
 int config_read_variants(struct reader *r, const struct doc_node *map, const char *type)
 {
@@ -310,6 +361,8 @@ int config_read_variants(struct reader *r, const struct doc_node *map, const cha
 			return -1;
 	}
 	if (!strcmp(type, "gpt_neox") && read_neox(r, map))
+		return -1;
+	if (!strcmp(type, "falcon") && read_falcon(r, map))
 		return -1;
 	if (!strcmp(type, "gemma3_text") && !is_usual_pattern(map) &&
 	    reader_put_unmodelled(r, "layer_types", "another pattern than one layer of six"))

@@ -19,6 +19,7 @@ static const struct {
 	{ "gpt2", FUSED_QKV },
 	{ "gpt_neox", FUSED_QKV },
 	{ "bloom", FUSED_QKV | EMBEDDING_NORM },
+	{ "falcon", FUSED_QKV },
 	{ "phi3", FUSED_QKV | FUSED_GATE_UP },
 	{ "olmo2", WIDE_QK_NORM },
 };

@@ -1,6 +1,7 @@
 #include "families/plain.h"
 
 #include "families/plain_bloom.h"
+#include "families/plain_falcon.h"
 #include "families/plain_gpt.h"
 #include "families/plain_neox.h"
 #include "families/train.h"
@@ -113,7 +114,7 @@ static int check(const struct hparams *s, struct inputs *in)
 		input_reject(in, CONFIG_fsdp_version, "2: this model is not modelled yet under 1");
 	if (s->tp * s->pp * s->cp > 1)
 		input_reject(in, CONFIG_tensor_model_parallel_size, "1: transformers is not split");
-	if (s->groups != s->heads)
+	if (s->groups != s->heads && !code->grouped)
 		input_reject(in, CONFIG_num_query_groups, "num_attention_heads");
 	if (s->heads * s->head != s->hidden)
 		input_reject(in, CONFIG_kv_channels, "hidden_size / num_attention_heads");

@@ -5,7 +5,6 @@
 #include "families/bloom_gelu.h"
 #include "families/llama_tables.h"
 #include "families/plain_modules.h"
-#include "families/train.h"
 #include "torch/autocast.h"
 
 #include "util/util.h"
@@ -17,25 +16,6 @@ static void heads_of(struct machine *m, const struct hparams *s, tensor qkv, ten
 		part[i] = slice(m, qkv, qkv.n / 3);
 	for (int i = 0; i < 3 && s->batch > 1; i++)
 		tensor_assign(m, &part[i], contiguous(m, part[i]));
-}
-
-/* (b * a) x s x d as b x s x (a * d), a copy; the gradient of several sequences is one too. */
-static tensor merged(struct machine *m, const struct hparams *s, tensor x)
-{
-	tensor in = s->batch > 1 ? copied_back(m, x) : tensor_ref(x), out;
-
-	out = contiguous(m, in);
-	tensor_unref(m, &in);
-	return out;
-}
-
-/* dropout_add: *x becomes residual + dropout(x). */
-static void dropout_add(struct machine *m, tensor *x, tensor residual, double p)
-{
-	tensor dropped = dropout(m, *x, p), out = add(m, residual, dropped);
-
-	tensor_unref(m, &dropped);
-	tensor_assign(m, x, out);
 }
 
 /* BloomAttention.forward; *probabilities are the caller's. */
@@ -60,10 +40,10 @@ static tensor attention(struct machine *m, struct plain_layer *l, tensor x, tens
 	tensor_assign(m, probabilities, dropout(m, *probabilities, s->attention_dropout));
 	m->current_term = TERM_ATTN_CONTEXT;
 	context = matmul(m, *probabilities, part[2], part[2].n);
-	tensor_assign(m, &context, merged(m, s, context));
+	tensor_assign(m, &context, plain_merged(m, s, context));
 	m->current_term = TERM_ATTN_OUT;
 	out = linear(m, context, l->out.weight, l->out.bias);
-	dropout_add(m, &out, residual, s->hidden_dropout);
+	plain_dropout_add(m, &out, residual, s->hidden_dropout);
 	tensor_unref(m, &qkv);
 	for (int i = 0; i < 3; i++)
 		tensor_unref(m, &part[i]);
@@ -83,7 +63,7 @@ static tensor mlp(struct machine *m, struct plain_layer *l, tensor x, tensor res
 	tensor_assign(m, &h, bloom_gelu(m, h));
 	m->current_term = TERM_MLP_OUT;
 	out = linear(m, h, l->down.weight, l->down.bias);
-	dropout_add(m, &out, residual, l->model->s->hidden_dropout);
+	plain_dropout_add(m, &out, residual, l->model->s->hidden_dropout);
 	tensor_unref(m, &h);
 	return out;
 }
@@ -103,25 +83,8 @@ static tensor block(struct machine *m, void *context, tensor input)
 	out = mlp(m, l, x, part);
 	tensor_unref(m, &x);
 	tensor_unref(m, &part);
-	if (m->replaying)
-		tensor_unref(m, &probabilities);
-	else
-		g->given = probabilities;
+	plain_give(m, g, probabilities);
 	return out;
-}
-
-/* The layers one after the other; x is taken. The variable `outputs` has the tuple of a layer until
- * the next one returns. */
-static tensor layers(struct machine *m, struct plain *g, tensor x)
-{
-	for (int64_t i = 0; i < g->s->layers; i++) {
-		tensor out = train_layer(m, &g->w, i, block, &g->layers[i], x);
-
-		tensor_assign(m, &g->held, g->given);
-		g->given = none;
-		tensor_assign(m, &x, out);
-	}
-	return x;
 }
 
 static void release(struct machine *m, void *model)
@@ -144,7 +107,7 @@ static tensor forward(struct machine *m, void *model, tensor *logits)
 	slopes = alibi_slopes(m, s->heads);
 	g->alibi = alibi_of(m, s, slopes, x.type);
 	g->mask = causal_mask(m, s, tokens);
-	x = layers(m, g, x);
+	x = plain_layers(m, g, block, x);
 	m->current_term = TERM_FINAL_NORM;
 	tensor_assign(m, &x, plain_normed(m, g, &g->last, x));
 	tensor_unref(m, &tokens);
@@ -193,4 +156,4 @@ static void check(const struct hparams *s, struct inputs *in)
 		input_reject(in, CONFIG_position_embedding_type, "none with BLOOM");
 }
 
-const struct plain_code plain_bloom = { make, forward, release, check, .eager = 1 };
+const struct plain_code plain_bloom = { make, forward, release, check, 1, 0 };

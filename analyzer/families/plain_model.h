@@ -46,7 +46,8 @@ struct plain_code {
 	void (*release)(struct machine *m, void *model);
 	/* Rejects what the forward pass does not have. */
 	void (*check)(const struct hparams *s, struct inputs *in);
-	int eager; /* there is no other attention */
+	int eager;   /* there is no other attention */
+	int grouped; /* query heads may share keys and values */
 };
 
 #endif

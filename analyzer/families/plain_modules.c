@@ -76,6 +76,42 @@ tensor plain_mlp(struct machine *m, struct plain_layer *l, tensor x,
 	return out;
 }
 
+void plain_dropout_add(struct machine *m, tensor *x, tensor residual, double p)
+{
+	tensor dropped = dropout(m, *x, p), out = add(m, residual, dropped);
+
+	tensor_unref(m, &dropped);
+	tensor_assign(m, x, out);
+}
+
+tensor plain_merged(struct machine *m, const struct hparams *s, tensor x)
+{
+	tensor in = s->batch > 1 ? copied_back(m, x) : tensor_ref(x), out;
+
+	out = contiguous(m, in);
+	tensor_unref(m, &in);
+	return out;
+}
+
+tensor plain_turned(struct machine *m, struct plain *g, tensor x)
+{
+	tensor a, b, first, second;
+
+	a = mul(m, x, g->cos);
+	first = slice(m, x, x.n / 2);
+	second = slice(m, x, x.n / 2);
+	tensor_assign(m, &second, scale(m, second));
+	b = cat(m, second, first);
+	tensor_unref(m, &second);
+	tensor_unref(m, &first);
+	first = mul(m, b, g->sin);
+	tensor_unref(m, &b);
+	b = add(m, a, first);
+	tensor_unref(m, &a);
+	tensor_unref(m, &first);
+	return b;
+}
+
 void plain_place(struct machine *m, struct plain *g)
 {
 	tensor first = tensor_new(m, g->s->tokens, I64);
@@ -87,7 +123,20 @@ void plain_place(struct machine *m, struct plain *g)
 tensor plain_layers(struct machine *m, struct plain *g,
 		    tensor (*block)(struct machine *m, void *context, tensor input), tensor x)
 {
-	for (int64_t i = 0; i < g->s->layers; i++)
-		tensor_assign(m, &x, train_layer(m, &g->w, i, block, &g->layers[i], x));
+	for (int64_t i = 0; i < g->s->layers; i++) {
+		tensor out = train_layer(m, &g->w, i, block, &g->layers[i], x);
+
+		tensor_assign(m, &g->held, g->given);
+		g->given = none;
+		tensor_assign(m, &x, out);
+	}
 	return x;
+}
+
+void plain_give(struct machine *m, struct plain *g, tensor t)
+{
+	if (m->replaying)
+		tensor_unref(m, &t);
+	else
+		g->given = t;
 }

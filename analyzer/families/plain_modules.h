@@ -20,9 +20,18 @@ tensor plain_normed(struct machine *m, struct plain *g, const struct pair *norm,
 tensor plain_mlp(struct machine *m, struct plain_layer *l, tensor x,
 		 tensor (*project)(struct machine *m, tensor x, struct param *weight,
 				   struct param *bias));
+/* dropout_add: *x becomes residual + dropout(x). */
+void plain_dropout_add(struct machine *m, tensor *x, tensor residual, double p);
+/* (b * a) x s x d as b x s x (a * d), a copy; the gradient of several sequences is one too. */
+tensor plain_merged(struct machine *m, const struct hparams *s, tensor x);
+/* (x * cos) + (rotate_half(x) * sin) */
+tensor plain_turned(struct machine *m, struct plain *g, tensor x);
 /* g->places = torch.arange(s) + 0, the positions of the tokens. */
 void plain_place(struct machine *m, struct plain *g);
-/* The layers one after the other; x is taken. */
+/* A layer returns `t` (taken) beside its result. */
+void plain_give(struct machine *m, struct plain *g, tensor t);
+/* The layers one after the other; x is taken. The variable `outputs` has what a layer returned
+ * until the next one returns. */
 tensor plain_layers(struct machine *m, struct plain *g,
 		    tensor (*block)(struct machine *m, void *context, tensor input), tensor x);
 

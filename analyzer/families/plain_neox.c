@@ -7,26 +7,6 @@
 
 #include "util/util.h"
 
-/* (x * cos) + (rotate_half(x) * sin) */
-static tensor turned(struct machine *m, struct plain *g, tensor x)
-{
-	tensor a, b, first, second;
-
-	a = mul(m, x, g->cos);
-	first = slice(m, x, x.n / 2);
-	second = slice(m, x, x.n / 2);
-	tensor_assign(m, &second, scale(m, second));
-	b = cat(m, second, first);
-	tensor_unref(m, &second);
-	tensor_unref(m, &first);
-	first = mul(m, b, g->sin);
-	tensor_unref(m, &b);
-	b = add(m, a, first);
-	tensor_unref(m, &a);
-	tensor_unref(m, &first);
-	return b;
-}
-
 /* apply_rotary_pos_emb: the first part of each head turns. Both are replaced. */
 static void rotate(struct machine *m, struct plain *g, tensor *x)
 {
@@ -39,7 +19,7 @@ static void rotate(struct machine *m, struct plain *g, tensor *x)
 		rest[i] = slice(m, x[i], x[i].n - n);
 	}
 	for (int i = 0; i < 2; i++)
-		now[i] = turned(m, g, part[i]);
+		now[i] = plain_turned(m, g, part[i]);
 	for (int i = 0; i < 2; i++)
 		tensor_assign(m, &now[i], cat(m, now[i], rest[i]));
 	for (int i = 0; i < 2; i++) {
@@ -226,4 +206,4 @@ static void check(const struct hparams *s, struct inputs *in)
 		input_reject(in, CONFIG_position_embedding_type, "rope with GPT-NeoX");
 }
 
-const struct plain_code plain_neox = { make, forward, release, check, 0 };
+const struct plain_code plain_neox = { make, forward, release, check, 0, 0 };

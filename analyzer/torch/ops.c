@@ -60,7 +60,7 @@ static void add_backward(struct machine *m, struct grad_node *n)
 					       (enum dtype)n->sizes[2 * i + 1], 0);
 }
 
-tensor add(struct machine *m, tensor a, tensor b)
+static struct grad_node *sum_node(struct machine *m, tensor a, tensor b)
 {
 	tensor in[2] = { a, b };
 	struct grad_node *n = grad_node_new(m, add_backward, in, 2);
@@ -69,7 +69,19 @@ tensor add(struct machine *m, tensor a, tensor b)
 		n->sizes[2 * i] = in[i].n;
 		n->sizes[2 * i + 1] = in[i].type;
 	}
+	return n;
+}
+
+tensor add(struct machine *m, tensor a, tensor b)
+{
+	struct grad_node *n = sum_node(m, a, b);
+
 	return with_grad_fn(tensor_new(m, a.n > b.n ? a.n : b.n, wider(a, b)), n, 0);
+}
+
+tensor add_in_place(struct machine *m, tensor a, tensor b)
+{
+	return with_grad_fn(tensor_ref(a), sum_node(m, a, b), 0);
 }
 
 /* Both products, the second operand's first, then the sums over the broadcast dimension: weights

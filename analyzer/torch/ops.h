@@ -19,6 +19,8 @@ tensor linear(struct machine *m, tensor x, struct param *weight, struct param *b
 tensor linear_rows(struct machine *m, tensor x, struct param *weight);
 /* addmm(bias, x, weight): transformers' Conv1D, whose weight has a row for each input. */
 tensor conv1d(struct machine *m, tensor x, struct param *weight, struct param *bias);
+/* x @ weight.T: autocast makes a copy of a view of a parameter at each use, and keeps none. */
+tensor linear_of_view(struct machine *m, tensor x, struct param *weight);
 /* F.linear without a module of its own. */
 tensor linear_function(struct machine *m, tensor x, struct param *weight);
 /* The same with a matrix of `width` columns that is not a parameter. */
@@ -32,6 +34,8 @@ tensor matvec(struct machine *m, tensor a, tensor b, int64_t n);
 tensor embedding(struct machine *m, tensor tokens, struct param *weight, int64_t width);
 /* Elementwise. The result has the wider type and the larger size. */
 tensor add(struct machine *m, tensor a, tensor b);
+/* a += b of tensors alike */
+tensor add_in_place(struct machine *m, tensor a, tensor b);
 tensor mul(struct machine *m, tensor a, tensor b);
 /* The same with a row that is computed from a parameter. */
 tensor mul_row(struct machine *m, tensor a, tensor row);
@@ -44,7 +48,7 @@ tensor shift(struct machine *m, tensor x);
 tensor rsqrt(struct machine *m, tensor x);
 /* A copy with n elements; its gradient is summed. */
 tensor repeat(struct machine *m, tensor x, int64_t n);
-/* A view of n elements; its gradient has all elements of x. */
+/* A view of n elements, fewer or (an expanded one) more; its gradient has all elements of x. */
 tensor slice(struct machine *m, tensor x, int64_t n);
 tensor cat(struct machine *m, tensor a, tensor b);
 /* x[indices] */

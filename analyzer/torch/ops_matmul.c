@@ -142,6 +142,15 @@ tensor linear_function(struct machine *m, tensor x, struct param *weight)
 	return linear_of(m, x, weight, NULL, 0);
 }
 
+tensor linear_of_view(struct machine *m, tensor x, struct param *weight)
+{
+	tensor in[3] = { none, none, none };
+
+	in[2] = autocasted(m, weight->value);
+	in[1] = autocasted(m, x);
+	return product(m, in, weight->in, 1, 0);
+}
+
 tensor linear_with(struct machine *m, tensor x, tensor matrix, int64_t width)
 {
 	tensor in[3] = { none, none, none };

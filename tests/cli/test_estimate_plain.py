@@ -16,6 +16,10 @@ NEOX_DROPS = {**NEOX, "hidden_dropout": 0.1, "attention_dropout": 0.1, "rotary_p
               "num_attention_heads": 10, "intermediate_size": 1728, "tie_word_embeddings": True}
 BLOOM = {"model_type": "bloom", "architectures": ["BloomForCausalLM"], "n_layer": 2, "hidden_size": 512, "n_head": 8, "vocab_size": 6144}
 BLOOM_DROPS = {**BLOOM, "hidden_dropout": 0.1, "attention_dropout": 0.1, "n_layer": 3, "hidden_size": 640, "n_head": 10}
+FALCON = {"model_type": "falcon", "architectures": ["FalconForCausalLM"], "num_hidden_layers": 2, "hidden_size": 512, "num_attention_heads": 8,
+          "vocab_size": 6144}
+GROUPED = {**FALCON, "new_decoder_architecture": True, "num_kv_heads": 2, "num_hidden_layers": 3, "hidden_size": 640, "num_attention_heads": 10}
+ONE_NORM = {**GROUPED, "num_ln_in_parallel_attn": 1, "ffn_hidden_size": 1728, "hidden_dropout": 0.1}
 JOB = {"precision": "bf16-autocast", "micro_batch_size": 3, "seq_length": 640, "torch_version": "2.15"}
 EAGER = {**JOB, "attention": "eager"}
 FULL = {"recompute_granularity": "full"}
@@ -62,14 +66,37 @@ EXACT = [
     (BLOOM, {**TWO, "precision": "bf16-mixed", "fsdp": True}, 9452544, 58843136, 406851072),
     (BLOOM, {**TWO, "precision": "bf16-mixed", "framework": "deepspeed", "zero_stage": 1}, 9452544, 75637248, 1351966720),
     (BLOOM, {**TWO, "precision": "bf16-mixed", "framework": "deepspeed", "zero_stage": 2}, 9452544, 75637248, 1346877440),
+    (FALCON, JOB, 8522752, 104394752, 335451648),
+    (FALCON, {**JOB, "precision": "fp32"}, 8522752, 103280640, 362911232),
+    (FALCON, {**JOB, "precision": "bf16"}, 8522752, 52209664, 254823936),
+    (FALCON, {**JOB, "gpu": "A100"}, 8522752, 103673856, 334435840),
+    (FALCON, EAGER, 8522752, 103346176, 455224832),
+    (FALCON, {**EAGER, "micro_batch_size": 1}, 8522752, 103335936, 231935488),
+    (FALCON, {**EAGER, **FULL, "precision": "bf16"}, 8522752, 52865024, 208566784),
+    (FALCON, {**JOB, "micro_batch_size": 8, "seq_length": 1000, "num_microbatches": 3, "clip_grad": 1.0}, 8522752, 102608384, 1041042944),
+    (FALCON, TWO, 8522752, 138735616, 369931776),
+    (FALCON, {**TWO, "precision": "bf16-mixed", "framework": "deepspeed", "zero_stage": 2}, 8522752, 68199936, 1174082560),
+    (GROUPED, JOB, 16720640, 205036544, 520871424),
+    (GROUPED, {**JOB, "precision": "bf16"}, 16720640, 103642112, 374978048),
+    (GROUPED, {**EAGER, "precision": "fp32"}, 16720640, 205200384, 727698944),
+    (GROUPED, {**EAGER, **FULL}, 16720640, 206445568, 501322240),
+    (GROUPED, {**JOB, "micro_batch_size": 2, "seq_length": 128, "optimizer_implementation": "foreach"}, 16720640, 202158592, 338414080),
+    (GROUPED, TWO, 16720640, 272685056, 585144832),
+    (ONE_NORM, JOB, 13521920, 167894016, 462793216),
+    (ONE_NORM, {**EAGER, "precision": "bf16"}, 13521920, 84376576, 396540416),
 ]
 # the same allocations and frees in the same order; the addresses of segments decide which free block, up to 1 MiB larger, the allocator takes
 CLOSE = [
     (UNTIED, JOB, 20094144, 248443392, 676838400),
     (UNTIED, {**JOB, "precision": "fp16-mixed", "micro_batch_size": 5, "seq_length": 257}, 20094144, 247502848, 543617024),
     (BLOOM, {**JOB, "micro_batch_size": 1, "seq_length": 1024}, 9452544, 117648384, 364117504),
+    (FALCON, {**TWO, "precision": "bf16-mixed", "fsdp": True}, 8522752, 51161088, 265149952),
 ]
 REFUSED = [
+    ({**FALCON, "alibi": True}, JOB, "alibi"), ({**FALCON, "bias": True}, JOB, "bias"), ({**FALCON, "multi_query": False}, JOB, "multi_query"),
+    ({**FALCON, "parallel_attn": False}, JOB, "parallel_attn"), ({**GROUPED, "num_kv_heads": 10}, JOB, "num_kv_heads"),
+    ({**FALCON, "activation": "mish"}, JOB, "hidden_act"),
+    ({**FALCON, "architectures": ["FalconForTokenClassification"]}, JOB, "FalconForTokenClassification"),
     ({**BLOOM, "apply_residual_connection_post_layernorm": True}, JOB, "apply_residual_connection_post_layernorm"),
     ({**BLOOM, "slow_but_exact": True, "pretraining_tp": 2}, JOB, "slow_but_exact"), (BLOOM, {**JOB, "attention": "sdpa"}, "attention"),
     ({**BLOOM, "architectures": ["BloomForTokenClassification"]}, JOB, "BloomForTokenClassification"),

@@ -136,16 +136,39 @@ static const struct given hugging_face[] = {
 	  .expect = "num_parameters=160832" },
 	{ .name = "unknown type",
 	  .files = { "config.json",
-		     "{\"model_type\":\"falcon\",\"hidden_size\":64,\"intermediate_size\":128,\"num_hidden_layers\":2,"
+		     "{\"model_type\":\"mpt\",\"hidden_size\":64,\"intermediate_size\":128,\"num_hidden_layers\":2,"
 		     "\"num_attention_heads\":4,\"vocab_size\":100}" },
 	  .read = { "config.json" },
-	  .expect = "num_layers=2 model_type=falcon num_parameters=- swiglu=- normalization=-" },
+	  .expect = "num_layers=2 model_type=mpt num_parameters=- swiglu=- normalization=-" },
 	{ .name = "bloom",
 	  .files = { "config.json",
 		     "{\"model_type\":\"bloom\",\"n_embed\":64,\"n_layer\":2,\"num_attention_heads\":8,\"n_inner\":null,\"vocab_size\":250880}" },
 	  .read = { "config.json" },
 	  /* 250880 h + 2 h + 2 (12 h^2 + 13 h) + 2 h */
 	  .expect = "num_layers=2 ffn_hidden_size=256 num_parameters=16156544" },
+	{ .name = "falcon",
+	  .files = { "config.json",
+		     "{\"model_type\":\"falcon\",\"hidden_size\":4544,\"num_hidden_layers\":32,\"num_attention_heads\":71,"
+		     "\"num_kv_heads\":71,\"vocab_size\":65024,\"ffn_hidden_size\":null}" },
+	  .read = { "config.json" },
+	  /* tiiuae/falcon-7b, as transformers counts it */
+	  .expect =
+		  "num_query_groups=1 norms_per_layer=1 ffn_hidden_size=18176 num_parameters=6921720704 unmodelled_options=-" },
+	{ .name = "falcon of groups",
+	  .files = { "config.json",
+		     "{\"model_type\":\"falcon\",\"hidden_size\":8192,\"num_hidden_layers\":60,\"num_attention_heads\":128,"
+		     "\"num_kv_heads\":8,\"vocab_size\":65024,\"new_decoder_architecture\":true}" },
+	  .read = { "config.json" },
+	  /* tiiuae/falcon-40b, as transformers counts it: 65024 h + 60 (10 h^2 + 1024 h +
+	   * 4 h) + 2 h */
+	  .expect =
+		  "num_query_groups=8 norms_per_layer=2 ffn_hidden_size=32768 num_parameters=41303293952" },
+	{ .name = "falcon with ALiBi",
+	  .files = { "config.json",
+		     "{\"model_type\":\"falcon\",\"hidden_size\":64,\"num_hidden_layers\":2,\"num_attention_heads\":4,"
+		     "\"vocab_size\":100,\"alibi\":true,\"bias\":true,\"multi_query\":false,\"parallel_attn\":false}" },
+	  .read = { "config.json" },
+	  .expect = "num_query_groups=4 norms_per_layer=1" },
 	{ .name = "no layers",
 	  .files = { "config.json",
 		     "{\"model_type\":\"llama\",\"hidden_size\":64,\"intermediate_size\":128,\"num_attention_heads\":4,\"vocab_size\":9}" },
