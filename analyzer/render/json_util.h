@@ -12,11 +12,11 @@
 /* A string of any bytes, made valid UTF-8; null for NULL. */
 static inline json_t *text(const char *s)
 {
+	json_t *j = s ? json_string(s) : json_null();
 	struct buf b = { 0 };
-	json_t *j;
 
-	if (!s)
-		return json_null();
+	if (j)
+		return j;
 	buf_add_utf8(&b, (struct str){ s, strlen(s) });
 	j = json_stringn(b.text ? b.text : "", b.length);
 	buf_release(&b);

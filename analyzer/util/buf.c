@@ -23,11 +23,6 @@ void buf_add(struct buf *b, const void *text, size_t length)
 	b->text[b->length] = '\0';
 }
 
-void buf_puts(struct buf *b, const char *text)
-{
-	buf_add(b, text, strlen(text));
-}
-
 void buf_addf(struct buf *b, const char *format, ...)
 {
 	char small[256];

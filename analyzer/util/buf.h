@@ -2,6 +2,8 @@
 #ifndef MEMTRACE_BUF_H
 #define MEMTRACE_BUF_H
 
+#include <string.h>
+
 #include "util/util.h"
 
 struct buf {
@@ -11,7 +13,11 @@ struct buf {
 };
 
 void buf_add(struct buf *b, const void *text, size_t length);
-void buf_puts(struct buf *b, const char *text);
+/* Inline: the compiler knows the length of most texts. */
+static inline void buf_puts(struct buf *b, const char *text)
+{
+	buf_add(b, text, strlen(text));
+}
 __attribute__((format(printf, 2, 3))) void buf_addf(struct buf *b, const char *format, ...);
 /* Adds `text` as valid UTF-8; invalid bytes become U+FFFD. */
 void buf_add_utf8(struct buf *b, struct str text);
