@@ -26,17 +26,18 @@ static void write_string(const char *text, size_t length, struct buf *out)
 
 static void write_object(const json_t *object, struct json_reals reals, struct buf *out)
 {
-	const char *key, *comma = "";
+	const char *key;
 	json_t *value;
+	int count = 0;
 
 	buf_puts(out, "{");
 	json_object_foreach((json_t *)(uintptr_t)object, key, value)
 	{
-		buf_puts(out, comma);
+		if (count++)
+			buf_puts(out, ",");
 		write_string(key, strlen(key), out);
 		buf_puts(out, ":");
 		json_write(value, reals, out);
-		comma = ",";
 	}
 	buf_puts(out, "}");
 }
@@ -45,7 +46,8 @@ static void write_array(const json_t *array, struct json_reals reals, struct buf
 {
 	buf_puts(out, "[");
 	for (size_t i = 0; i < json_array_size(array); i++) {
-		buf_puts(out, i ? "," : "");
+		if (i)
+			buf_puts(out, ",");
 		json_write(json_array_get(array, i), reals, out);
 	}
 	buf_puts(out, "]");
@@ -80,4 +82,51 @@ void json_write(const json_t *value, struct json_reals reals, struct buf *out)
 		buf_puts(out, "null");
 		break;
 	}
+}
+
+struct json_members json_members_begin(struct json_reals reals, struct buf *out)
+{
+	buf_puts(out, "{");
+	return (struct json_members){ .out = out, .reals = reals };
+}
+
+static void begin_member(struct json_members *m, const char *key)
+{
+	if (m->count++)
+		buf_puts(m->out, ",");
+	write_string(key, strlen(key), m->out);
+	buf_puts(m->out, ":");
+}
+
+static void write_and_free(json_t *value, const struct json_members *m)
+{
+	if (!value)
+		BUG("json");
+	json_write(value, m->reals, m->out);
+	json_decref(value);
+}
+
+void json_members_add(struct json_members *m, const char *key, json_t *value)
+{
+	begin_member(m, key);
+	write_and_free(value, m);
+}
+
+void json_members_add_list(struct json_members *m, const char *key,
+			   json_t *row(const void *list, size_t index), const void *list,
+			   size_t count)
+{
+	begin_member(m, key);
+	buf_puts(m->out, "[");
+	for (size_t i = 0; i < count; i++) {
+		if (i)
+			buf_puts(m->out, ",");
+		write_and_free(row(list, i), m);
+	}
+	buf_puts(m->out, "]");
+}
+
+void json_members_end(struct json_members *m)
+{
+	buf_puts(m->out, "}");
 }

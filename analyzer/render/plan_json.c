@@ -47,9 +47,16 @@ static void set_time(json_t *o, const struct step_time *t)
 	set(o, "step_time_parts_s", parts);
 }
 
-static json_t *layout_json(const struct plan *plan, const struct plan_layout *l,
-			   enum plan_launcher launcher)
+/* The layouts that fit, with the flags of a launcher. */
+struct fitting {
+	const struct plan *plan;
+	enum plan_launcher launcher;
+};
+
+static json_t *layout_json(const void *list, size_t index)
 {
+	const struct fitting *fitting = list;
+	const struct plan_layout *l = &fitting->plan->fitting.at[index];
 	json_t *o = json_object();
 	struct buf flags = { 0 };
 
@@ -61,27 +68,22 @@ static json_t *layout_json(const struct plan *plan, const struct plan_layout *l,
 	if (l->time.seconds > 0)
 		set_time(o, &l->time);
 	set(o, "per_stage", stages_json(l));
-	plan_flags(plan, l, launcher == LAUNCHER_NONE ? LAUNCHER_MEGATRON : launcher, &flags);
+	plan_flags(fitting->plan, l, fitting->launcher, &flags);
 	set(o, "flags", text(flags.text));
 	buf_release(&flags);
 	return o;
 }
 
-static json_t *discarded_json(const struct plan *plan)
+static json_t *discarded_json(const void *list, size_t index)
 {
-	json_t *list = json_array();
+	const struct plan_layout *l = &((const struct plan_layouts *)list)->at[index];
+	json_t *o = json_object(), *sizes = json_object();
 
-	for (size_t i = 0; i < plan->discarded.count; i++) {
-		const struct plan_layout *l = &plan->discarded.at[i];
-		json_t *o = json_object(), *sizes = json_object();
-
-		set_sizes(sizes, l);
-		set(o, "layout", sizes);
-		set(o, "reason", text(l->reason));
-		set(o, "count", json_integer(l->count));
-		json_array_append_new(list, o);
-	}
-	return list;
+	set_sizes(sizes, l);
+	set(o, "layout", sizes);
+	set(o, "reason", text(l->reason));
+	set(o, "count", json_integer(l->count));
+	return o;
 }
 
 static json_t *reasons_json(const struct plan *plan)
@@ -104,22 +106,21 @@ void plan_json(const struct plan *plan, enum plan_launcher launcher, json_t *sim
 	       struct buf *out)
 {
 	static const struct json_reals decimals = { .digits = 6, .is_fixed = 1 };
-	json_t *root = json_object(), *layouts = json_array();
+	struct fitting fitting = { plan, launcher == LAUNCHER_NONE ? LAUNCHER_MEGATRON : launcher };
+	struct json_members m = json_members_begin(decimals, out);
 
-	for (size_t i = 0; i < plan->fitting.count; i++)
-		json_array_append_new(layouts, layout_json(plan, &plan->fitting.at[i], launcher));
-	set(root, "system", json_string(plan->system->name));
-	set(root, "gpus", json_integer(plan->gpus));
-	set(root, "device_memory_bytes", json_integer((json_int_t)plan->memory));
-	set(root, "order", json_string(plan->order == ORDER_TIME ? "time" : "document"));
-	set(root, "assumes_attention_masks", json_boolean(plan->assumes_masks));
-	set(root, "layouts", layouts);
-	set(root, "not_judged", json_integer(plan->not_judged));
-	set(root, "discarded", discarded_json(plan));
-	set(root, "reasons", reasons_json(plan));
+	json_members_add(&m, "system", json_string(plan->system->name));
+	json_members_add(&m, "gpus", json_integer(plan->gpus));
+	json_members_add(&m, "device_memory_bytes", json_integer((json_int_t)plan->memory));
+	json_members_add(&m, "order", json_string(plan->order == ORDER_TIME ? "time" : "document"));
+	json_members_add(&m, "assumes_attention_masks", json_boolean(plan->assumes_masks));
+	json_members_add_list(&m, "layouts", layout_json, &fitting, plan->fitting.count);
+	json_members_add(&m, "not_judged", json_integer(plan->not_judged));
+	json_members_add_list(&m, "discarded", discarded_json, &plan->discarded,
+			      plan->discarded.count);
+	json_members_add(&m, "reasons", reasons_json(plan));
 	if (simulated)
-		set(root, "simulated", json_incref(simulated));
-	json_write(root, decimals, out);
+		json_members_add(&m, "simulated", json_incref(simulated));
+	json_members_end(&m);
 	buf_puts(out, "\n");
-	json_decref(root);
 }
