@@ -144,29 +144,30 @@ static int is_evaluation(const struct calls *c)
 
 /* Such calls of the model leave no blocks for a backward pass, or blocks that none uses, while the
  * calls from another line do. */
-void evaluation_find(struct span *list, size_t count)
+void evaluation_find(struct spans *spans)
 {
-	struct lines l = { list, count, xcalloc(count, sizeof(*l.calls)), 0 };
+	struct lines l = { .list = spans->list, .count = spans->count };
 	uint64_t most = 0;
 
-	find_lines(&l);
-	if (!l.call_count) {
-		free(l.calls);
+	if (!spans_have(spans, ACTIVITY_MODEL) && !spans_have(spans, ACTIVITY_EVALUATION))
 		return;
-	}
+	l.calls = xcalloc(l.count, sizeof(*l.calls));
+	find_lines(&l);
 	find_order(&l);
+	spans->activities &= ~(1u << ACTIVITY_MODEL);
 	for (size_t i = 0; i < l.call_count; i++)
 		if (!l.calls[i].is_known && !is_evaluation(&l.calls[i]) &&
 		    l.calls[i].left / l.calls[i].spans > most)
 			most = l.calls[i].left / l.calls[i].spans;
-	for (size_t i = 0; i < count; i++) {
-		struct span *s = &list[i];
+	for (size_t i = 0; i < l.count; i++) {
+		struct span *s = &l.list[i];
 		const struct calls *c = is_call(s) ? calls_from(&l, s) : NULL;
 
 		if (!c)
 			continue;
 		if (activity_is_forward(s->activity) && most > CALL_LEAVES && is_evaluation(c))
 			s->activity = ACTIVITY_EVALUATION;
+		spans->activities |= 1u << s->activity;
 		s->leads = (uint8_t)(s->activity == ACTIVITY_EVALUATION && leads(c));
 	}
 	free(l.calls);

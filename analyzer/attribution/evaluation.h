@@ -14,6 +14,6 @@
 #define CALL_LEAVES 3
 
 /* Sets `leads`, and the activity of forward passes that are evaluation. */
-void evaluation_find(struct span *list, size_t count);
+void evaluation_find(struct spans *spans);
 
 #endif

@@ -66,7 +66,8 @@ struct span *spans_begin(struct spans *s, uint64_t time_ns, enum activity a, uin
 	s->list = grow(s->list, s->count, &s->room, sizeof(*s->list));
 	if (s->count == MAX_SPANS - 1)
 		a = ACTIVITY_GAP;
-	s->has_backward |= a == ACTIVITY_BACKWARD;
+	s->activities |= 1u << a;
+	s->is_marked |= s->step_mark != 0;
 	s->own_count = 0;
 	s->list[s->count] = (struct span){
 		.start_ns = time_ns,

@@ -35,7 +35,8 @@ struct span {
 struct spans {
 	struct span *list;
 	size_t count, room;
-	int has_backward;
+	unsigned activities; /* of the list: bits 1 << enum activity */
+	int is_marked;       /* some span has a mark */
 	/* Blocks that the last span allocated and that are live, if it is of the job's own code. */
 	uint64_t own[MAX_OWN];
 	unsigned own_count; /* MAX_OWN: not known */
@@ -47,6 +48,12 @@ struct spans {
 static inline uint32_t span_step(const struct span *s)
 {
 	return s->phase == PHASE_SETUP ? 0 : s->step;
+}
+
+/* Has some span this activity? A list of a million spans is not read to learn that it has none. */
+static inline int spans_have(const struct spans *s, enum activity a)
+{
+	return s->activities >> a & 1;
 }
 
 void spans_release(struct spans *s);
@@ -78,7 +85,8 @@ __attribute__((always_inline)) static inline void spans_add(struct spans *s,
 	    (a != ACTIVITY_UNKNOWN && (a != now->activity || e->caller != now->caller ||
 				       (a == ACTIVITY_MAIN && e->is_alloc && !now->allocs))))
 		now = spans_begin(s, e->time_ns, a, e->caller, e->level);
-	if (a == ACTIVITY_MAIN && s->has_backward && spans_note_own(s, e->address, e->is_alloc)) {
+	if (a == ACTIVITY_MAIN && spans_have(s, ACTIVITY_BACKWARD) &&
+	    spans_note_own(s, e->address, e->is_alloc)) {
 		now = spans_begin(s, e->time_ns, a, e->caller, e->level);
 		spans_note_own(s, e->address, e->is_alloc);
 	}

@@ -60,8 +60,6 @@ static void find_turns(struct numbering *n)
 	struct turn next = { 0 }, *last = NULL;
 	int forward = 1;
 
-	for (size_t i = 0; i < n->count; i++)
-		n->has_model |= activity_is_forward(n->list[i].activity);
 	for (size_t i = 0; i < n->count; i++) {
 		const struct span *s = &n->list[i];
 
@@ -223,15 +221,20 @@ static void number(struct numbering *n)
 
 void steps_number(struct spans *s, const struct tables *t)
 {
-	struct numbering n = { .list = s->list, .count = s->count, .tables = t };
+	struct numbering n = { .list = s->list, .count = s->count, .tables = t, .first = s->count };
 
 	if (!n.count)
 		return;
-	evaluation_find(n.list, n.count);
-	find_turns(&n);
-	rounds_find(&n.turns);
-	find_first(&n);
-	find_marks(&n);
+	evaluation_find(s);
+	n.has_model = spans_have(s, ACTIVITY_MODEL);
+	if (n.has_model || spans_have(s, ACTIVITY_EVALUATION) || spans_have(s, ACTIVITY_BACKWARD) ||
+	    spans_have(s, ACTIVITY_RECOMPUTE)) {
+		find_turns(&n);
+		rounds_find(&n.turns);
+		find_first(&n);
+	}
+	if (s->is_marked)
+		find_marks(&n);
 	find_next(&n);
 	number(&n);
 	turns_release(&n.turns);

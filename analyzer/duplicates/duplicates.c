@@ -390,14 +390,14 @@ static void find_gradient_copies(struct duplicates *d, const struct trained *n,
 	bytes gradients = 0;
 	int has_optimizer = 0;
 
-	if (!now)
-		return;
 	for (size_t i = 0; i < n->gradients.count; i++)
 		gradients = bytes_add(gradients, bytes_times(n->gradients.list[i].size,
 							     (int64_t)n->gradients.list[i].count));
+	if (!now || !gradients)
+		return;
 	for (const struct span *s = spans->list; s <= now; s++)
 		has_optimizer |= s->activity == ACTIVITY_OPTIMIZER;
-	for (size_t i = 0; gradients && i < l->count; i++) {
+	for (size_t i = 0; i < l->count; i++) {
 		const struct mt_record *r = &l->list[i].alloc;
 
 		if (r->bytes < TRAINED_MIN_SIZE || !tables_stack_is_own_code(t, r->stack) ||
@@ -408,8 +408,7 @@ static void find_gradient_copies(struct duplicates *d, const struct trained *n,
 		d->copies_stay |= spans_at(spans, r->time_ns)->step < now->step ||
 				  spans_at(spans, r->time_ns)->next == ACTIVITY_OPTIMIZER;
 	}
-	if (!gradients || request->bytes < TRAINED_MIN_SIZE ||
-	    !tables_stack_is_own_code(t, request->stack))
+	if (request->bytes < TRAINED_MIN_SIZE || !tables_stack_is_own_code(t, request->stack))
 		return;
 	/* No block tells that the backward pass is over if the first request behind it fails. */
 	if ((is_gradient_size(n, request->bytes, gradients) &&

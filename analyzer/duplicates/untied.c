@@ -58,7 +58,7 @@ static uint64_t parameters_with_states(const struct lifetimes *l, const struct t
 struct untied untied_live(const struct lifetimes *l, const struct spans *spans,
 			  const struct tables *t, const struct failed_request *request)
 {
-	uint64_t called_ns = first_call(spans);
+	uint64_t called_ns;
 	struct of_size n = { 0 };
 	struct untied found = { 0 };
 	struct size_counts sizes = { 0 };
@@ -70,8 +70,13 @@ struct untied untied_live(const struct lifetimes *l, const struct spans *spans,
 			found.block = larger_of(found.block, l->list[i].alloc.bytes);
 			size_counts_add(&sizes, l->list[i].alloc.bytes);
 		}
+	if (found.block < TRAINED_MIN_SIZE) {
+		size_counts_release(&sizes);
+		return (struct untied){ 0 };
+	}
+	called_ns = first_call(spans);
 	size_counts_sort(&sizes);
-	for (size_t i = 0; i < l->count && found.block >= TRAINED_MIN_SIZE; i++) {
+	for (size_t i = 0; i < l->count; i++) {
 		const struct lifetime *x = &l->list[i];
 		int is_copy = x->alloc.time_ns < called_ns && is_copied(x, t);
 

@@ -29,13 +29,8 @@ struct block {
 /* Does the trace show the training of a model? */
 static int trains(const struct spans *spans)
 {
-	for (size_t i = 0; i < spans->count; i++) {
-		uint8_t a = spans->list[i].activity;
-
-		if (activity_is_backward(a) || a == ACTIVITY_OPTIMIZER || a == ACTIVITY_ZERO_GRAD)
-			return 1;
-	}
-	return 0;
+	return spans_have(spans, ACTIVITY_BACKWARD) || spans_have(spans, ACTIVITY_RECOMPUTE) ||
+	       spans_have(spans, ACTIVITY_OPTIMIZER) || spans_have(spans, ACTIVITY_ZERO_GRAD);
 }
 
 static const struct stack_info *info_of(const struct tables *t, size_t stack)
@@ -68,7 +63,7 @@ static unsigned count_dropped(const struct spans *spans)
 	uint32_t left = 0;
 	unsigned dropped = 0;
 
-	for (size_t i = 0; i < spans->count; i++) {
+	for (size_t i = 0; i < spans->count && spans_have(spans, ACTIVITY_MODEL); i++) {
 		const struct span *s = &spans->list[i];
 
 		if (s->activity == ACTIVITY_MODEL && s->allocs)
@@ -87,14 +82,7 @@ static unsigned count_dropped(const struct spans *spans)
 /* All calls of the model are within torch.no_grad(), as the frames show. */
 static int is_all_evaluation(const struct spans *spans)
 {
-	unsigned n = 0;
-
-	for (size_t i = 0; i < spans->count; i++) {
-		if (spans->list[i].activity == ACTIVITY_MODEL)
-			return 0;
-		n += spans->list[i].activity == ACTIVITY_EVALUATION;
-	}
-	return n > 0;
+	return spans_have(spans, ACTIVITY_EVALUATION) && !spans_have(spans, ACTIVITY_MODEL);
 }
 
 /*

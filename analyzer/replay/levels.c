@@ -91,7 +91,7 @@ __attribute__((always_inline)) static inline void note_activity(const struct lev
 	if (a == ACTIVITY_MODEL || a == ACTIVITY_EVALUATION || a == ACTIVITY_OPTIMIZER ||
 	    a == ACTIVITY_ZERO_GRAD)
 		caller = stack->caller_hash;
-	else if (a == ACTIVITY_MAIN && !d->spans.has_backward)
+	else if (a == ACTIVITY_MAIN && !spans_have(&d->spans, ACTIVITY_BACKWARD))
 		caller = r->stack;
 	spans_add(&d->spans, &(struct span_event){ .time_ns = r->time_ns,
 						   .address = r->address,

@@ -124,8 +124,10 @@ size_t sizes_begin_again(const bytes *sizes, size_t count, size_t least)
 
 		while (first + k < count && sizes[first + k] == sizes[k])
 			k++;
-		if (first + k == count && has_unique(sizes, first, k))
-			return first;
+		/* The next one has fewer sizes, in a longer list: none that is once there either.
+		 */
+		if (first + k == count)
+			return has_unique(sizes, first, k) ? first : 0;
 	}
 	return 0;
 }

@@ -40,6 +40,7 @@ static void span(struct scene *s, enum activity a, uint32_t allocs, uint32_t fre
 	s->span_list[s->spans.count++] = (struct span){
 		.start_ns = s->time, .activity = (uint8_t)a, .allocs = allocs, .frees = frees
 	};
+	s->spans.activities |= 1u << a;
 }
 
 /* Allocates a block, and returns its index among the live ones. */
