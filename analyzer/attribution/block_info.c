@@ -27,6 +27,8 @@ static void index_spans(struct block_context *c)
 {
 	const struct span *list = c->in.spans->list;
 	uint32_t behind = (uint32_t)c->span_count, calls = 0;
+	int has_calls = spans_have(c->in.spans, ACTIVITY_MODEL) ||
+			spans_have(c->in.spans, ACTIVITY_EVALUATION);
 
 	c->after = xcalloc(c->span_count, sizeof(*c->after));
 	c->calls = xcalloc(c->span_count, sizeof(*c->calls));
@@ -36,7 +38,7 @@ static void index_spans(struct block_context *c)
 			behind = (uint32_t)i + 1;
 		c->after[i] = behind;
 	}
-	for (size_t i = 0; i < c->span_count; i++) {
+	for (size_t i = 0; i < c->span_count && has_calls; i++) {
 		c->calls[i] = calls;
 		calls += list[i].activity == ACTIVITY_MODEL ||
 			 list[i].activity == ACTIVITY_EVALUATION;
