@@ -126,7 +126,7 @@ void json_members_add_list(struct json_members *m, const char *key,
 	buf_puts(m->out, "]");
 }
 
-void json_members_end(struct json_members *m)
+void json_members_end(const struct json_members *m)
 {
 	buf_puts(m->out, "}");
 }

@@ -34,6 +34,6 @@ void json_members_add(struct json_members *m, const char *key, json_t *value);
 void json_members_add_list(struct json_members *m, const char *key,
 			   json_t *row(const void *list, size_t index), const void *list,
 			   size_t count);
-void json_members_end(struct json_members *m);
+void json_members_end(const struct json_members *m);
 
 #endif
