@@ -9,24 +9,53 @@ static enum dtype wider(tensor a, tensor b)
 	return dtype_width(a.type) >= dtype_width(b.type) ? a.type : b.type;
 }
 
-/* Reduce.cuh: a sum of `rows` rows of `columns` numbers. If a column is long, several thread blocks
- * share it, and their partial sums need a buffer. */
+/* The largest power of two that is at most n, which is at most `most`. */
+static int64_t power_of_two(int64_t n, int64_t most)
+{
+	int64_t p = 1;
+
+	while (2 * p <= n && 2 * p <= most)
+		p *= 2;
+	return p;
+}
+
+static int64_t at_most(int64_t n, int64_t most)
+{
+	return n < most ? n : most;
+}
+
+/* Reduce.cuh: with_32bit_indexing() halves a tensor until a byte's offset has 31 bits. */
+static int64_t rows_at_once(int64_t columns, int64_t rows, enum dtype type)
+{
+	while (rows > 1 && rows * columns * dtype_width(type) > INT32_MAX)
+		rows -= rows / 2;
+	return rows;
+}
+
+/* The same, setReduceConfig: a sum of `rows` rows of `columns` numbers, of which a thread adds up
+ * to four. If a column is long, several thread blocks share it, and their partial sums need a
+ * buffer.
+ */
 tensor sum_rows(struct machine *m, int64_t columns, int64_t rows, enum dtype type)
 {
-	tensor out = tensor_new(m, columns, type);
-	int64_t each = rows / 4, blocks, width = divide_up(columns, 128);
+	const int64_t vector = columns % 4 == 0 ? 4 : columns % 2 == 0 ? 2 : 1;
+	const int64_t most = 512 / vector, wide = power_of_two(columns / vector, most);
+	const int64_t part = rows_at_once(columns, rows, type);
+	const int64_t high = at_most(power_of_two(part, most), most / at_most(wide, 32));
+	const int64_t width = at_most(wide, most / high), each = divide_up(part, high);
+	const int64_t grid = divide_up(columns / vector, width);
+	const int64_t target = m->constants.threads / (width * high);
+	tensor out = tensor_new(m, columns, type), partial;
+	int64_t blocks;
 
-	if (columns < 128 || columns > 4096 || columns % 4 || each < 256)
+	if (columns == 1 || each < 256 || grid > target)
 		return out;
-	blocks = divide_up(m->constants.multiprocessors * 16, width);
-	if (blocks > divide_up(each, 16))
-		blocks = divide_up(each, 16);
-	if (blocks < (each + 255) / 256)
-		blocks = (each + 255) / 256;
+	blocks = at_most(divide_up(target, grid), divide_up(each, 16));
+	if (blocks < divide_up(each, 256))
+		blocks = divide_up(each, 256);
 	if (blocks > 1) {
-		tensor partial = tensor_new(m, 4 * columns * blocks * 128, U8);
-
-		scratch(m, 4 * width);
+		partial = tensor_new(m, 4 * columns * blocks * width * vector, U8);
+		scratch(m, 4 * grid);
 		tensor_unref(m, &partial);
 	}
 	return out;

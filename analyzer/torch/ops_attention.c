@@ -128,6 +128,16 @@ static tensor mask_bias(struct machine *m, enum dtype type, const struct flash_s
 	return bias;
 }
 
+/* The seed of the dropout and its offset. The memory-efficient kernel has them in host memory if
+ * there is dropout. */
+static tensor random_state(struct machine *m, const struct flash_shape *s, enum kernel kernel,
+			   int i)
+{
+	if (s->dropout > 0 && kernel == EFFICIENT)
+		return none;
+	return tensor_new_as(m, TERM_ATTN_FLASH, s->dropout > 0 && !i ? 2 : 1, I64);
+}
+
 /* `bias` is taken. */
 static tensor attend(struct machine *m, const tensor *in, const struct flash_shape *s,
 		     enum kernel kernel, tensor bias)
@@ -144,8 +154,8 @@ static tensor attend(struct machine *m, const tensor *in, const struct flash_sha
 	save_for_backward(m, n, in[1]); /* in the order of PyTorch's names: key, query, value */
 	save_for_backward(m, n, in[0]);
 	save_for_backward(m, n, in[2]);
-	seed[0] = tensor_new_as(m, TERM_ATTN_FLASH, s->dropout > 0 ? 2 : 1, I64);
-	seed[1] = tensor_new_as(m, TERM_ATTN_FLASH, 1, I64);
+	for (int i = 0; i < 2; i++)
+		seed[i] = random_state(m, s, kernel, i);
 	out = with_grad_fn(tensor_new(m, in[0].n, in[0].type), n, 0);
 	lse = tensor_new_as(m, TERM_ATTN_FLASH,
 			    heads * (kernel == EFFICIENT ? round_up(s->queries, 32) : s->queries),

@@ -12,6 +12,7 @@ GELU = {**GPT2, "activation_function": "gelu", "n_embd": 768, "n_head": 12, "n_l
 RELU = {**GPT2, "activation_function": "relu", "n_layer": 4, "vocab_size": 50257}
 NEOX = {"model_type": "gpt_neox", "num_hidden_layers": 2, "hidden_size": 512, "num_attention_heads": 8, "intermediate_size": 2048,
         "vocab_size": 6144}
+WIDE = {**NEOX, "hidden_size": 2048, "num_attention_heads": 16, "intermediate_size": 8192}
 NEOX_DROPS = {**NEOX, "hidden_dropout": 0.1, "attention_dropout": 0.1, "rotary_pct": 0.5, "num_hidden_layers": 3, "hidden_size": 640,
               "num_attention_heads": 10, "intermediate_size": 1728, "tie_word_embeddings": True}
 BLOOM = {"model_type": "bloom", "architectures": ["BloomForCausalLM"], "n_layer": 2, "hidden_size": 512, "n_head": 8, "vocab_size": 6144}
@@ -44,6 +45,7 @@ EXACT = [
     (NEOX, {**JOB, **FULL, "micro_batch_size": 4, "seq_length": 1024}, 12597248, 153312768, 491126784),
     (NEOX, EAGER, 12597248, 153295360, 509118464),
     (NEOX, {**JOB, "micro_batch_size": 8, "seq_length": 1000, "num_microbatches": 3, "clip_grad": 1.0}, 12597248, 153868288, 1158575104),
+    (WIDE, {**JOB, "micro_batch_size": 1, "seq_length": 2048}, 125886464, 1510669824, 2283317760),
     (NEOX_DROPS, JOB, 15506624, 192082432, 506865664),
     (NEOX_DROPS, {**EAGER, "precision": "bf16", "micro_batch_size": 2, "seq_length": 576}, 15506624, 95088128, 389794816),
     (NEOX_DROPS, {**EAGER, **FULL}, 15506624, 190050816, 476252160),

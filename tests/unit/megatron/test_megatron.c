@@ -219,6 +219,7 @@ static int start(void **state)
 	m.family = &rank;
 	m.constants.flush_buffer = 50 * MIB;
 	m.constants.multiprocessors = 132;
+	m.constants.threads = 132 * 2048;
 	param_make(&m, &bias, 1, WIDTH, BF16, TERM_MLP_WEIGHTS);
 	x = tensor_new(&m, ROWS * WIDTH, BF16);
 	residual = tensor_new(&m, ROWS * WIDTH, BF16);
