@@ -72,6 +72,9 @@ static const struct key_row rows[] = {
 	{ "resid_pdrop", CONFIG_hidden_dropout, NULL },
 	{ "embd_pdrop", CONFIG_embedding_dropout, NULL },
 	{ "activation_function", CONFIG_hidden_act, NULL },
+	{ "hidden_dropout_prob", CONFIG_hidden_dropout, NULL },
+	{ "attention_probs_dropout_prob", CONFIG_attention_dropout, NULL },
+	{ "type_vocab_size", CONFIG_type_vocab_size, NULL },
 	{ "rotary_pct", CONFIG_rotary_percent, NULL },
 	{ "dropout_rate", CONFIG_hidden_dropout, NULL },
 	{ "num_local_experts", CONFIG_num_experts, NULL },
@@ -163,6 +166,18 @@ static const struct {
 	{ "falcon", CONFIG_swiglu, "false" },
 	{ "falcon", CONFIG_hidden_act, "gelu" },
 	{ "falcon", CONFIG_untie_embeddings_and_output_weights, "false" },
+	{ "bert", CONFIG_normalization, "LayerNorm" },
+	{ "bert", CONFIG_swiglu, "false" },
+	{ "bert", CONFIG_add_bias_linear, "true" },
+	{ "bert", CONFIG_attention_output_bias, "true" },
+	{ "bert", CONFIG_mlp_bias, "true" },
+	{ "bert", CONFIG_position_embedding_type, "learned_absolute" },
+	{ "bert", CONFIG_max_position_embeddings, "512" },
+	{ "bert", CONFIG_untie_embeddings_and_output_weights, "false" },
+	{ "bert", CONFIG_type_vocab_size, "2" },
+	{ "bert", CONFIG_attention_dropout, "0.1" },
+	{ "bert", CONFIG_hidden_dropout, "0.1" },
+	{ "bert", CONFIG_hidden_act, "gelu" },
 	{ "mixtral", CONFIG_num_query_groups, "8" },
 	{ "mixtral", CONFIG_num_experts, "8" },
 	{ "mixtral", CONFIG_moe_router_topk, "2" },
@@ -203,6 +218,8 @@ static const enum config_field forgotten[] = {
 	CONFIG_num_parameters,         CONFIG_padded_vocab_size,
 	CONFIG_rotary_percent,         CONFIG_window_size,
 	CONFIG_embedding_dropout,      CONFIG_hidden_act,
+	CONFIG_type_vocab_size,        CONFIG_num_labels,
+	CONFIG_classifier_dropout,
 };
 
 int hf_knows_type(const char *type)
@@ -210,13 +227,14 @@ int hf_knows_type(const char *type)
 	for (size_t i = 0; types[i]; i++)
 		if (!strcmp(types[i], type))
 			return 1;
-	return 0;
+	return config_is_encoder(type);
 }
 
 static int put_defaults(struct reader *r, const char *type)
 {
 	char *origin = xasprintf("%s: %s's default", r->origin, type);
 	struct reader d = { .c = r->c, .origin = origin, .e = r->e };
+	const char *like = config_is_encoder(type) ? "bert" : type;
 	int status = 0;
 
 	for (size_t i = 0; !status && i < ARRAY_SIZE(forgotten); i++)
@@ -224,7 +242,7 @@ static int put_defaults(struct reader *r, const char *type)
 	for (size_t i = 0; !status && i < ARRAY_SIZE(defaults); i++) {
 		int is_general = !*defaults[i].type;
 
-		if (!is_general && strcmp(defaults[i].type, type))
+		if (!is_general && strcmp(defaults[i].type, like))
 			continue;
 		/* Of an architecture that is not known only the framework is. */
 		if (is_general && !hf_knows_type(type) && defaults[i].field != CONFIG_framework) {

@@ -342,6 +342,66 @@ static int read_falcon(struct reader *r, const struct doc_node *map)
 			  doc_number(map, "ffn_hidden_size", 4 * r->c->hidden_size));
 }
 
+/* BERT and its kind: what a decoder, and a feed-forward network in pieces, has otherwise. */
+static int read_encoder(struct reader *r, const struct doc_node *map)
+{
+	static const char *const others[] = { "is_decoder", "add_cross_attention" };
+	const char *function = text_of(doc_find(map, "hidden_act"));
+
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
+		if (parse_bool(text_of(doc_find(map, others[i]))) == 1 &&
+		    reader_put_unmodelled(r, others[i], "true"))
+			return -1;
+	if (doc_number(map, "chunk_size_feed_forward", 0) &&
+	    reader_put_unmodelled(r, "chunk_size_feed_forward", "not 0"))
+		return -1;
+	return *function ? put(r, CONFIG_hidden_act, function) : 0;
+}
+
+/* The classes of a classifier, and the loss that it has for them. */
+static int read_labels(struct reader *r, const struct doc_node *map)
+{
+	const struct doc_node *names = doc_find(map, "id2label");
+	const char *dropout = text_of(doc_find(map, "classifier_dropout"));
+	const char *problem = text_of(doc_find(map, "problem_type"));
+	int64_t count = 0;
+	char text[32];
+
+	for (const struct doc_node *n = names && names->kind == DOC_MAP ? names->first : NULL; n;
+	     n = n->next)
+		count++;
+	snprintf(text, sizeof(text), "%lld",
+		 (long long)(count ? count : doc_number(map, "num_labels", 2)));
+	if (!strcmp(text, "1") && reader_put_unmodelled(r, "num_labels", "1, a regression"))
+		return -1;
+	if (*problem && strcmp(problem, "single_label_classification") != 0 &&
+	    reader_put_unmodelled(r, "problem_type", problem))
+		return -1;
+	if (*dropout && put(r, CONFIG_classifier_dropout, dropout))
+		return -1;
+	return put(r, CONFIG_num_labels, text);
+}
+
+int config_is_encoder(const char *type)
+{
+	static const char *const types[] = { "bert", "roberta", "xlm-roberta", "camembert" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(types); i++)
+		if (!strcmp(types[i], type))
+			return 1;
+	return 0;
+}
+
+/* RoBERTa's first position follows that of its padding token, 1. */
+int64_t config_most_tokens(const struct config *c)
+{
+	const int64_t positions = c->max_position_embeddings;
+	const int is_roberta = c->model_type && config_is_encoder(c->model_type) &&
+			       strcmp(c->model_type, "bert") != 0;
+
+	return is_roberta && positions > 2 ? positions - 2 : positions;
+}
+
 /* Puts fields from inner maps, and names variants in unmodelled_options. */
 int config_read_variants(struct reader *r, const struct doc_node *map, const char *type)
 {
@@ -364,6 +424,8 @@ int config_read_variants(struct reader *r, const struct doc_node *map, const cha
 		return -1;
 	if (!strcmp(type, "falcon") && read_falcon(r, map))
 		return -1;
+	if (config_is_encoder(type) && read_encoder(r, map))
+		return -1;
 	if (!strcmp(type, "gemma3_text") && !is_usual_pattern(map) &&
 	    reader_put_unmodelled(r, "layer_types", "another pattern than one layer of six"))
 		return -1;
@@ -374,17 +436,20 @@ int config_read_variants(struct reader *r, const struct doc_node *map, const cha
  * the language model of its type has another output layer, loss and batch. */
 int config_read_class(struct reader *r, const struct doc_node *map)
 {
-	static const char *const endings[] = { "ForCausalLM", "LMHeadModel",
-					       "ForConditionalGeneration" };
+	static const char *const decoders[] = { "ForCausalLM", "LMHeadModel",
+						"ForConditionalGeneration" };
+	static const char *const encoders[] = { "ForMaskedLM" };
 	const struct doc_node *list = doc_find(map, "architectures");
 	const char *name = list && list->kind == DOC_LIST ? text_of(list->first) : "";
-	const size_t length = strlen(name);
+	const int encoder = config_is_encoder(r->c->model_type);
+	const size_t count = encoder ? ARRAY_SIZE(encoders) : ARRAY_SIZE(decoders);
 
-	if (!length)
+	if (!*name)
 		return 0;
-	for (size_t i = 0; i < ARRAY_SIZE(endings); i++)
-		if (length >= strlen(endings[i]) &&
-		    !strcmp(name + length - strlen(endings[i]), endings[i]))
+	if (encoder && ends_with(name, "ForSequenceClassification"))
+		return read_labels(r, map);
+	for (size_t i = 0; i < count; i++)
+		if (ends_with(name, encoder ? encoders[i] : decoders[i]))
 			return 0;
 	r->key = "architectures";
 	return reader_put_unmodelled(r, "architectures", name);

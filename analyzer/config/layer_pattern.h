@@ -17,4 +17,10 @@ int config_read_variants(struct reader *r, const struct doc_node *map, const cha
 /* Names a class that is no language model in unmodelled_options. */
 int config_read_class(struct reader *r, const struct doc_node *map);
 
+/* Is this model_type an encoder of text, with BERT's keys and modules? */
+int config_is_encoder(const char *type);
+
+/* The longest sequence for which the model has learned positions; 0: not known. */
+int64_t config_most_tokens(const struct config *c);
+
 #endif

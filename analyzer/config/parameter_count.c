@@ -4,6 +4,8 @@
  */
 #include "config/parameter_count.h"
 
+#include "config/layer_pattern.h"
+
 #include <string.h>
 
 #include "util/util.h"
@@ -190,6 +192,23 @@ static void encoder_decoder(struct count *n, int64_t vocabulary, int64_t ffn)
 		linear(n, 1, n->h, vocabulary, 0);
 }
 
+/* BERT: the norm of the embeddings takes the place of the last one. The token types are counted
+ * with the vocabulary's rows; the language model's output layer has a bias of its own. */
+static void encoder_head(struct count *n, int64_t vocabulary)
+{
+	const struct config *c = n->c;
+	const int64_t labels = OR_ELSE(c, num_labels, 0);
+
+	module(n, 1, (__int128)OR_ELSE(c, type_vocab_size, 2) * n->h);
+	linear(n, 1, n->h, n->h, 1);
+	if (labels) {
+		linear(n, 1, n->h, labels, 1);
+		return;
+	}
+	norm(n, 1, n->h);
+	module(n, 1, vocabulary);
+}
+
 static void decoder_only(struct count *n, int64_t vocabulary, int64_t ffn)
 {
 	const struct config *c = n->c;
@@ -233,6 +252,8 @@ static int count_given(const struct config *c, int64_t *total, int64_t *largest,
 		encoder_decoder(&n, vocabulary, ffn);
 	else
 		decoder_only(&n, vocabulary, ffn);
+	if (c->model_type && config_is_encoder(c->model_type))
+		encoder_head(&n, vocabulary);
 	if (n.total > (__int128)1000000000000000)
 		return err_set(e, "parameters cannot be counted: more than 10^15");
 	*total = (int64_t)n.total;

@@ -281,13 +281,13 @@ static tensor shared_expert(struct machine *m, struct experts *e, tensor x)
 
 	x = module_enter(m, NULL, NULL, x);
 	m->current_term = TERM_MLP_HIDDEN;
-	gate = linear_rows(m, x, e->shared[0]);
+	gate = linear_rows(m, x, e->shared[0], NULL);
 	tensor_assign(m, &gate, activated(m, gate));
-	up = linear_rows(m, x, e->shared[1]);
+	up = linear_rows(m, x, e->shared[1], NULL);
 	tensor_assign(m, &gate, mul(m, gate, up));
 	tensor_unref(m, &up);
 	m->current_term = TERM_MLP_OUT;
-	out = linear_rows(m, gate, e->shared[2]);
+	out = linear_rows(m, gate, e->shared[2], NULL);
 	tensor_unref(m, &gate);
 	tensor_unref(m, &x);
 	module_leave(m, NULL, &out);
@@ -300,7 +300,7 @@ static void add_shared(struct machine *m, struct experts *e, tensor x, tensor *r
 	tensor gate;
 
 	m->current_term = TERM_MLP_OUT;
-	gate = linear_rows(m, x, e->gate);
+	gate = linear_rows(m, x, e->gate, NULL);
 	tensor_assign(m, &gate, sigmoid(m, gate));
 	tensor_assign(m, shared, mul(m, gate, *shared));
 	tensor_unref(m, &gate);

@@ -1,8 +1,10 @@
 #include "families/plain.h"
 
+#include "families/plain_bert.h"
 #include "families/plain_bloom.h"
 #include "families/plain_falcon.h"
 #include "families/plain_gpt.h"
+#include "families/plain_modules.h"
 #include "families/plain_neox.h"
 #include "families/train.h"
 
@@ -81,7 +83,7 @@ static void loaded(struct machine *m, void *model)
 static void micro_batch(struct machine *m, void *model)
 {
 	struct plain *g = model;
-	const struct loop_model parts = { &g->w, &g->loop, text_batch, g->code->forward,
+	const struct loop_model parts = { &g->w, &g->loop, plain_batch, g->code->forward,
 					  g->code->release };
 
 	loop_micro_batch(m, &parts, g);

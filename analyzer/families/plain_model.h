@@ -17,6 +17,7 @@ enum activation { ACTIVATION_OTHER, ACTIVATION_GELU, ACTIVATION_GELU_NEW, ACTIVA
 struct plain_layer {
 	struct plain *model;
 	struct pair norm[2], qkv, out, up, down;
+	struct pair parts[3]; /* queries, keys and values that have a projection each */
 };
 
 struct plain {
@@ -28,6 +29,10 @@ struct plain {
 	struct plain_layer *layers;
 	struct param *tokens, *positions, *head;
 	struct pair first, last; /* norms before and after the layers */
+	/* of an encoder: token types, and the layers after the blocks */
+	struct param *types;
+	struct pair dense, classes;
+	tensor numbers[2]; /* position_ids, token_type_ids */
 	tensor mask, places;
 	tensor alibi; /* what ALiBi adds to the scores */
 	/* The attention probabilities that a layer returned beside its result: of the layer that

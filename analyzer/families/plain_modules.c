@@ -54,7 +54,7 @@ static tensor gelu_new(struct machine *m, tensor x)
 	return out;
 }
 
-static tensor activated(struct machine *m, const struct plain *g, tensor x)
+tensor plain_activated(struct machine *m, const struct plain *g, tensor x)
 {
 	return g->activation == ACTIVATION_GELU_NEW ? gelu_new(m, x)
 	       : g->activation == ACTIVATION_RELU   ? relu(m, x)
@@ -69,7 +69,7 @@ tensor plain_mlp(struct machine *m, struct plain_layer *l, tensor x,
 
 	m->current_term = TERM_MLP_HIDDEN;
 	h = project(m, x, l->up.weight, l->up.bias);
-	tensor_assign(m, &h, activated(m, l->model, h));
+	tensor_assign(m, &h, plain_activated(m, l->model, h));
 	m->current_term = TERM_MLP_OUT;
 	out = project(m, h, l->down.weight, l->down.bias);
 	tensor_unref(m, &h);
@@ -110,6 +110,31 @@ tensor plain_turned(struct machine *m, struct plain *g, tensor x)
 	tensor_unref(m, &a);
 	tensor_unref(m, &first);
 	return b;
+}
+
+int64_t plain_classes(const struct hparams *s)
+{
+	return VALUE_OR(s->config, num_labels, 0);
+}
+
+void plain_batch(struct machine *m, const struct hparams *s, struct loop *loop)
+{
+	tensor old = loop->tokens, labels = none;
+
+	/* both are made before the batch before is dropped */
+	tensor_ref(old);
+	text_batch(m, s, loop);
+	if (plain_classes(s))
+		labels = tensor_new_as(m, TERM_INPUTS, s->batch, I64);
+	tensor_unref(m, &old);
+	tensor_assign(m, &loop->labels, labels);
+}
+
+tensor plain_loss(struct machine *m, tensor logits, tensor targets)
+{
+	m->phase = LOSS;
+	m->current_term = TERM_LOSS;
+	return cross_entropy(m, logits, targets);
 }
 
 void plain_place(struct machine *m, struct plain *g)

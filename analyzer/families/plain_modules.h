@@ -26,6 +26,14 @@ void plain_dropout_add(struct machine *m, tensor *x, tensor residual, double p);
 tensor plain_merged(struct machine *m, const struct hparams *s, tensor x);
 /* (x * cos) + (rotate_half(x) * sin) */
 tensor plain_turned(struct machine *m, struct plain *g, tensor x);
+/* The activation function of the feed-forward network. */
+tensor plain_activated(struct machine *m, const struct plain *g, tensor x);
+/* The classes of a classifier; 0: the model predicts tokens. */
+int64_t plain_classes(const struct hparams *s);
+/* Replaces the batch of the loop: token ids, and a label for each row of a classifier. */
+void plain_batch(struct machine *m, const struct hparams *s, struct loop *loop);
+/* torch.nn.CrossEntropyLoss of the logits as they are. */
+tensor plain_loss(struct machine *m, tensor logits, tensor targets);
 /* g->places = torch.arange(s) + 0, the positions of the tokens. */
 void plain_place(struct machine *m, struct plain *g);
 /* A layer returns `t` (taken) beside its result. */

@@ -1,6 +1,7 @@
 #include "session/job_assume.h"
 
 #include "config/derive.h"
+#include "config/layer_pattern.h"
 #include "util/buf.h"
 
 #define MOST_TOKENS 4096
@@ -16,7 +17,7 @@ static int assume(struct config *c, enum config_field f, int64_t value, struct b
 
 int job_assume(struct config *c, struct buf *assumptions, struct err *e)
 {
-	int64_t most = c->max_position_embeddings;
+	int64_t most = config_most_tokens(c);
 
 	if (!c->model_file)
 		return 0;

@@ -16,7 +16,7 @@ tensor biased(struct machine *m, int64_t n, enum dtype type);
 /* F.linear. `bias` may be NULL. */
 tensor linear(struct machine *m, tensor x, struct param *weight, struct param *bias);
 /* The same for a matrix of rows, without a batch dimension. */
-tensor linear_rows(struct machine *m, tensor x, struct param *weight);
+tensor linear_rows(struct machine *m, tensor x, struct param *weight, struct param *bias);
 /* addmm(bias, x, weight): transformers' Conv1D, whose weight has a row for each input. */
 tensor conv1d(struct machine *m, tensor x, struct param *weight, struct param *bias);
 /* x @ weight.T: autocast makes a copy of a view of a parameter at each use, and keeps none. */
@@ -32,6 +32,9 @@ tensor baddbmm(struct machine *m, tensor bias, tensor a, tensor b, int64_t n);
 /* a @ b if each b is one column. */
 tensor matvec(struct machine *m, tensor a, tensor b, int64_t n);
 tensor embedding(struct machine *m, tensor tokens, struct param *weight, int64_t width);
+/* The same for `rows` tokens, as which the tensor of tokens is expanded. */
+tensor embedding_of(struct machine *m, tensor tokens, int64_t rows, struct param *weight,
+		    int64_t width);
 /* Elementwise. The result has the wider type and the larger size. */
 tensor add(struct machine *m, tensor a, tensor b);
 /* a += b of tensors alike */

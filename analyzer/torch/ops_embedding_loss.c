@@ -4,7 +4,7 @@
 
 /* Embedding.cu: more than 3072 indices are sorted, and their gradients are summed by segments. The
  * number of segments depends on the data; this is the most. */
-static void embedding_backward(struct machine *m, struct grad_node *n)
+static void sum_by_token(struct machine *m, struct grad_node *n)
 {
 	int64_t count = n->sizes[1], rows = n->sizes[0] / n->sizes[2];
 	int64_t partial = count / 10 + (count < rows ? count : rows);
@@ -27,21 +27,40 @@ static void embedding_backward(struct machine *m, struct grad_node *n)
 	tensor_unref(m, &sorted);
 }
 
-tensor embedding(struct machine *m, tensor tokens, struct param *weight, int64_t width)
+/* Expanded indices are copied, here and in the forward pass. */
+static void embedding_backward(struct machine *m, struct grad_node *n)
 {
-	tensor in = module_enter(m, weight, NULL, tokens), out;
+	tensor copy = n->sizes[3] ? tensor_new(m, n->sizes[1], I64) : none;
+
+	sum_by_token(m, n);
+	tensor_unref(m, &copy);
+}
+
+tensor embedding_of(struct machine *m, tensor tokens, int64_t rows, struct param *weight,
+		    int64_t width)
+{
+	tensor in = module_enter(m, weight, NULL, tokens), copy = none, out;
 	struct grad_node *n = grad_node_new(m, embedding_backward, &weight->value, 1);
 
 	if (n) {
 		n->sizes[0] = weight->value.n;
-		n->sizes[1] = tokens.n;
+		n->sizes[1] = rows;
 		n->sizes[2] = width;
+		n->sizes[3] = tokens.n != rows;
 		save_for_backward(m, n, tokens);
 	}
-	out = with_grad_fn(tensor_new(m, tokens.n * width, weight->value.type), n, 0);
+	if (tokens.n != rows)
+		copy = tensor_new(m, rows, I64);
+	out = with_grad_fn(tensor_new(m, rows * width, weight->value.type), n, 0);
+	tensor_unref(m, &copy);
 	tensor_unref(m, &in);
 	module_leave(m, weight, &out);
 	return out;
+}
+
+tensor embedding(struct machine *m, tensor tokens, struct param *weight, int64_t width)
+{
+	return embedding_of(m, tokens, tokens.n, weight, width);
 }
 
 /* ---- loss ---- */

@@ -132,9 +132,9 @@ tensor conv1d(struct machine *m, tensor x, struct param *weight, struct param *b
 	return product(m, in, weight->value.n / weight->in, 1, 1);
 }
 
-tensor linear_rows(struct machine *m, tensor x, struct param *weight)
+tensor linear_rows(struct machine *m, tensor x, struct param *weight, struct param *bias)
 {
-	return linear_module(m, x, weight, NULL, 0);
+	return linear_module(m, x, weight, bias, 0);
 }
 
 tensor linear_function(struct machine *m, tensor x, struct param *weight)

@@ -8,10 +8,10 @@ import unittest
 
 from harness import MEMTRACE, environment, python
 
-BERT = {"model_type": "bert", "architectures": ["BertForMaskedLM"], "hidden_size": 256, "intermediate_size": 1024, "num_hidden_layers": 2,
+ERNIE = {"model_type": "ernie", "architectures": ["ErnieForMaskedLM"], "hidden_size": 256, "intermediate_size": 1024, "num_hidden_layers": 2,
         "num_attention_heads": 4, "vocab_size": 8000, "max_position_embeddings": 512, "type_vocab_size": 2}
 # embeddings (tokens, positions, types, norm), layers (four projections, two matrices, two norms), the head's transform and bias
-BERT_PARAMETERS = 256 * (8000 + 512 + 2 + 2) + 2 * (4 * (256 * 256 + 256) + 2 * 256 * 1024 + 1024 + 256 + 4 * 256) + 256 * 256 + 3 * 256 + 8000
+ERNIE_PARAMETERS = 256 * (8000 + 512 + 2 + 2) + 2 * (4 * (256 * 256 + 256) + 2 * 256 * 1024 + 1024 + 256 + 4 * 256) + 256 * 256 + 3 * 256 + 8000
 LLAMA = {"model_type": "llama", "hidden_size": 512, "intermediate_size": 1408, "num_hidden_layers": 2, "num_attention_heads": 8,
          "num_key_value_heads": 4, "vocab_size": 16000, "max_position_embeddings": 512, "tie_word_embeddings": False}
 
@@ -32,27 +32,27 @@ class Run(unittest.TestCase):
         return json.loads(done.stdout)["estimates"][0] if status < 2 else done.stderr
 
     def test_a_model_without_formula(self):
-        answer = self.ask(BERT, "--json", "--set", "micro_batch_size=4", "--set", "precision=fp32")
+        answer = self.ask(ERNIE, "--json", "--set", "micro_batch_size=4", "--set", "precision=fp32")
         self.assertEqual(answer["how"], "run")
-        self.assertEqual(answer["num_parameters"], BERT_PARAMETERS)
+        self.assertEqual(answer["num_parameters"], ERNIE_PARAMETERS)
         terms = {t["id"]: t["bytes"] for t in answer["terms"]}
         self.assertEqual(sum(terms.values()), answer["total_bytes"])
-        self.assertLess(abs(terms["parameters"] / (4 * BERT_PARAMETERS) - 1), 0.01)
-        self.assertLess(abs(terms["optimizer_states"] / (8 * BERT_PARAMETERS) - 1), 0.02)
+        self.assertLess(abs(terms["parameters"] / (4 * ERNIE_PARAMETERS) - 1), 0.01)
+        self.assertLess(abs(terms["optimizer_states"] / (8 * ERNIE_PARAMETERS) - 1), 0.02)
         # the second time from what is kept, which no Python makes
         with open(os.path.join(self.folder.name, "memtrace", "models", os.listdir(os.path.join(self.folder.name, "memtrace", "models"))[0]),
                   encoding="utf-8") as f:
             kept = f.read()
-        for part in ("BertForMaskedLM", "libcudasim.so ", "memtrace_train.py ", " deepspeed 0"):  # what decides the result
+        for part in ("ErnieForMaskedLM", "libcudasim.so ", "memtrace_train.py ", " deepspeed 0"):  # what decides the result
             self.assertIn(part, kept)
-        again = self.ask(BERT, "--json", "--set", "micro_batch_size=4", "--set", "precision=fp32", TMPDIR="/nonexistent")
+        again = self.ask(ERNIE, "--json", "--set", "micro_batch_size=4", "--set", "precision=fp32", TMPDIR="/nonexistent")
         self.assertEqual(again["total_bytes"], answer["total_bytes"])
 
     def test_each_gpu_has_its_own_context(self):
         """One cache: what is kept of a GPU is no answer for another one. 618 MiB are missing on the H100 of modded-nanogpt's logs (context.def). A T4
         holds 40 x 1024 threads instead of 132 x 2048, of 2363 bytes each; 9 MiB are the same."""
         options = ("--json", "--how", "run", "--set", "precision=fp32")
-        stages = [self.ask(BERT, *options, "--gpu", gpu)["per_stage"][0] for gpu in ("T4", "H100-80GB", "T4")]
+        stages = [self.ask(ERNIE, *options, "--gpu", gpu)["per_stage"][0] for gpu in ("T4", "H100-80GB", "T4")]
         contexts = [part["bytes"] >> 20 for s in stages for part in s["outside"] if part["id"] == "context"]
         self.assertEqual(contexts, [(40 * 1024 * 2363 >> 20) + 9, 618, (40 * 1024 * 2363 >> 20) + 9])
 
@@ -70,22 +70,22 @@ class Run(unittest.TestCase):
     def test_the_shell_s_settings_are_no_part_of_the_model(self):
         """A recorder that is off, a budget, a small card, an allocator's setting: none changes a result that is kept for the next shell."""
         options = ("--json", "--how", "run", "--set", "precision=fp32")
-        own = self.ask(BERT, *options)
+        own = self.ask(ERNIE, *options)
         shutil.rmtree(os.path.join(self.folder.name, "memtrace"))
-        self.assertEqual(self.ask(BERT, *options, MEMTRACE_DISABLE="1", MEMTRACE_BUDGET="1M", CUDASIM_MEMORY="64M", CUDASIM_DRIVER="100", CUDA_VISIBLE_DEVICES="",
+        self.assertEqual(self.ask(ERNIE, *options, MEMTRACE_DISABLE="1", MEMTRACE_BUDGET="1M", CUDASIM_MEMORY="64M", CUDASIM_DRIVER="100", CUDA_VISIBLE_DEVICES="",
                                   PYTORCH_NO_CUDA_MEMORY_CACHING="1", PYTORCH_ALLOC_CONF="expandable_segments:True"), own)
 
     def test_neither(self):
-        self.assertIn("no model_type", self.ask({**BERT, "model_type": "nothing_like_it"}, status=2))
-        message = self.ask(BERT, status=2, MEMTRACE_PYTHON="/bin/false")
+        self.assertIn("no model_type", self.ask({**ERNIE, "model_type": "nothing_like_it"}, status=2))
+        message = self.ask(ERNIE, status=2, MEMTRACE_PYTHON="/bin/false")
         self.assertIn("pip install", message)
-        self.assertIn('model_type "bert" is not modelled', message)
+        self.assertIn('model_type "ernie" is not modelled', message)
         self.assertNotIn("missing", message)
-        message = self.ask(BERT, "--set", "precision=fp8-mixed", status=2)
-        self.assertIn('model_type "bert" is not modelled', message)
+        message = self.ask(ERNIE, "--set", "precision=fp8-mixed", status=2)
+        self.assertIn('model_type "ernie" is not modelled', message)
         self.assertIn("only fp32", message)
-        self.assertIn("No such file", self.ask(BERT, "--python", "/nonexistent", status=2))
-        self.assertIn("tensor_model_parallel_size=2", self.ask(BERT, "--how", "run", "--set", "tensor_model_parallel_size=2", "--world-size", "2", status=2))
+        self.assertIn("No such file", self.ask(ERNIE, "--python", "/nonexistent", status=2))
+        self.assertIn("tensor_model_parallel_size=2", self.ask(ERNIE, "--how", "run", "--set", "tensor_model_parallel_size=2", "--world-size", "2", status=2))
 
     def test_what_a_run_would_ignore_is_refused(self):
         for options, part in (

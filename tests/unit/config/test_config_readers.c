@@ -169,6 +169,28 @@ static const struct given hugging_face[] = {
 		     "\"vocab_size\":100,\"alibi\":true,\"bias\":true,\"multi_query\":false,\"parallel_attn\":false}" },
 	  .read = { "config.json" },
 	  .expect = "num_query_groups=4 norms_per_layer=1" },
+	/* bert-base-uncased, its classifier of two classes, and roberta-base, as transformers
+	 * counts them */
+	{ .name = "BERT",
+	  .files = { "config.json",
+		     "{\"model_type\":\"bert\",\"architectures\":[\"BertForMaskedLM\"],\"hidden_size\":768,\"intermediate_size\":3072,"
+		     "\"num_hidden_layers\":12,\"num_attention_heads\":12,\"vocab_size\":30522,\"type_vocab_size\":2}" },
+	  .read = { "config.json" },
+	  .expect = "num_labels=- num_parameters=109514298 unmodelled_options=-" },
+	{ .name = "BERT's classifier",
+	  .files = { "config.json",
+		     "{\"model_type\":\"bert\",\"architectures\":[\"BertForSequenceClassification\"],\"hidden_size\":768,"
+		     "\"intermediate_size\":3072,\"num_hidden_layers\":12,\"num_attention_heads\":12,\"vocab_size\":30522,"
+		     "\"hidden_dropout_prob\":0.2,\"classifier_dropout\":null}" },
+	  .read = { "config.json" },
+	  .expect =
+		  "num_labels=2 hidden_dropout=0.2 classifier_dropout=- num_parameters=109483778" },
+	{ .name = "RoBERTa",
+	  .files = { "config.json",
+		     "{\"model_type\":\"roberta\",\"hidden_size\":768,\"intermediate_size\":3072,\"num_hidden_layers\":12,"
+		     "\"num_attention_heads\":12,\"vocab_size\":50265,\"type_vocab_size\":1,\"max_position_embeddings\":514}" },
+	  .read = { "config.json" },
+	  .expect = "num_parameters=124697433" },
 	{ .name = "no layers",
 	  .files = { "config.json",
 		     "{\"model_type\":\"llama\",\"hidden_size\":64,\"intermediate_size\":128,\"num_attention_heads\":4,\"vocab_size\":9}" },
