@@ -298,6 +298,25 @@ static void find_untrained(const struct block_context *c, struct lifetimes *l)
 	size_counts_release(&parameters);
 }
 
+/*
+ * A job that moves its modules to the GPU makes no parameters there. If it died before the model was
+ * called, what else a constructor allocated is not known to be of a module: a data set has a
+ * constructor too.
+ */
+static void find_constructed(const struct block_context *c, struct lifetimes *l)
+{
+	int moves = 0;
+
+	if (!c->span_count || c->in.spans->list[c->span_count - 1].phase != PHASE_SETUP)
+		return;
+	for (size_t i = 0; i < l->count && !moves; i++)
+		moves = stack_hint(tables_stack_info(c->in.tables, l->list[i].alloc.stack)->flags) ==
+			HINT_APPLY;
+	for (size_t i = 0; moves && i < l->count; i++)
+		if (is_doubtful(c, &l->list[i]))
+			l->list[i].category = CATEGORY_OTHER;
+}
+
 /* If the trace ends within a backward pass, a block of a parameter's size is its gradient. */
 static void find_gradients(const struct block_context *c, struct lifetimes *l)
 {
@@ -349,6 +368,7 @@ void classify_beside(struct lifetimes *l, struct lifetimes *others, const struct
 		l->list[i].category = (uint8_t)category_of(&c, &f);
 	}
 	find_untrained(&c, l);
+	find_constructed(&c, l);
 	find_gradients(&c, l);
 	find_kept_data(&c, l);
 	for (size_t i = 0; i < others->count; i++) {

@@ -12,6 +12,7 @@ struct numbering {
 	const struct tables *tables;
 	int has_model;         /* some span is a forward pass */
 	size_t first;          /* the span with which step 1 begins; `count`: there is none */
+	size_t first_call;     /* the span with which the first call of the model begins */
 	uint32_t first_mark;   /* of the first span that the job marked as the begin of a step; 0 */
 	uint32_t before_marks; /* steps before that: 1 if the model was called, else 0 */
 	struct turns turns;
@@ -99,21 +100,33 @@ static int is_input(const struct numbering *n, size_t i)
 	       (hint == HINT_NOTHING || hint == HINT_INPUTS);
 }
 
-/* Step 1 begins with its inputs, directly before the first forward pass of training. */
+/* A call of the model begins with its inputs, directly before the span `i`. */
+static size_t inputs_before(const struct numbering *n, size_t i)
+{
+	size_t first = i;
+
+	while (first && is_input(n, first - 1))
+		first--;
+	while (first < i && !n->list[first].allocs)
+		first++;
+	return first;
+}
+
+/* Step 1 begins with the first forward pass of training; an evaluation may come before it. */
 static void find_first(struct numbering *n)
 {
 	size_t i = 0;
 
+	while (i < n->count && !activity_is_forward(n->list[i].activity) &&
+	       n->list[i].activity != ACTIVITY_EVALUATION)
+		i++;
+	n->first_call = inputs_before(n, i);
+	i = 0;
+
 	while (i < n->count && !n->list[i].leads && !activity_is_forward(n->list[i].activity) &&
 	       !activity_is_backward(n->list[i].activity))
 		i++;
-	n->first = i;
-	if (i == n->count)
-		return;
-	while (n->first && is_input(n, n->first - 1))
-		n->first--;
-	while (n->first < i && !n->list[n->first].allocs)
-		n->first++;
+	n->first = i == n->count ? i : inputs_before(n, i);
 }
 
 /* Do the job's own marks number the steps? */
@@ -213,7 +226,7 @@ static void number(struct numbering *n)
 		backward_seen |= i >= n->first && activity_is_backward(s->activity);
 		s->step = step;
 		s->phase = (uint8_t)phase_of(n, i, backward_seen, complete, before);
-		if (i < n->first && s->phase != PHASE_EVALUATION)
+		if (i < n->first && (s->phase != PHASE_EVALUATION || i < n->first_call))
 			s->phase = PHASE_SETUP;
 		before = (enum phase)s->phase;
 	}

@@ -1,6 +1,7 @@
 #include "duplicates/duplicates.h"
 
 #include "attribution/attribution.h"
+#include "duplicates/remade.h"
 #include "duplicates/trained.h"
 #include "duplicates/unstepped.h"
 #include "util/order.h"
@@ -203,6 +204,18 @@ static int find_deep_copies(struct duplicates *d, const struct lifetime *const *
 		return 0;
 	d->twin = larger_of(d->twin, deep);
 	return 1;
+}
+
+static void find_remade(struct duplicates *d, const struct lifetime *const *held, size_t count,
+			const struct spans *spans, const struct tables *t)
+{
+	struct remade r = remade_live(held, count, spans, t);
+
+	d->remade = r.bytes;
+	if (r.bytes <= d->copies)
+		return;
+	d->copies = r.bytes;
+	d->copies_count = r.count;
 }
 
 /* Does the job's own code make this block, and no module's or library's? */
@@ -453,6 +466,7 @@ struct duplicates duplicates_live(const struct lifetimes *l, const struct spans 
 	d.unstepped = unstepped_live(l, spans, t, now);
 	d.twin = twin_of(held, count);
 	has_deep_copy = find_deep_copies(&d, held, count, t);
+	find_remade(&d, held, count, spans, t);
 	find_data(&d, &n, spans, t, held, count, now);
 	if (!has_own_weights)
 		find_gradient_copies(&d, &n, l, spans, t, request, at_ns);

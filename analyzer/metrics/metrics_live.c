@@ -45,6 +45,7 @@ static void copy_duplicates(struct metrics *m, const struct duplicates *p)
 	m->param_copies = p->copies;
 	m->param_copies_blocks = p->copies_count;
 	m->unstepped = p->unstepped;
+	m->remade = p->remade;
 	m->twin = p->twin;
 	m->data = p->data;
 	m->data_blocks = p->data_blocks;
@@ -185,6 +186,40 @@ static void find_new_data(const struct metrics_pass *p, const struct device_pass
 		m->data && tables_stack_flags(p->tables, m->data_stack) & STACK_NO_GRAD;
 }
 
+/* Is it the job's own code, a constructor too, and nothing that tells a parameter? */
+static int is_of_job(const struct tables *t, uint32_t stack)
+{
+	uint32_t flags = tables_stack_flags(t, stack);
+	enum block_hint hint = stack_hint(flags);
+
+	return flags & STACK_FRAMES && !(flags & (STACK_MODULE | STACK_LOSS | STACK_LOADING)) &&
+	       (hint == HINT_NOTHING || hint == HINT_INPUTS);
+}
+
+/* The line of the job's own code that has made most before the first step. What a constructor has
+ * made counts too: it may be a model's or a data set's. */
+static void find_of_setup(const struct metrics_pass *p, const struct device_pass *d,
+			  const struct snapshot *live)
+{
+	const struct failure *f = d->failure && !d->failure->from_runtime ? d->failure : NULL;
+	struct metrics *m = d->m;
+
+	for (size_t i = 0; i < live->count; i++) {
+		const struct block_group *g = &live->groups[i];
+		int asked = f && f->stack == g->stack;
+		bytes sum = bytes_add(g->bytes, asked ? f->requested : 0);
+
+		m->largest_parameter = larger_of(
+			m->largest_parameter, g->category == CATEGORY_PARAMETERS ? g->largest : 0);
+		if (!m->in_setup || g->stack >= p->tables->stack_count || sum <= m->setup_line ||
+		    !is_of_job(p->tables, g->stack))
+			continue;
+		m->setup_line = sum;
+		m->setup_blocks = (int64_t)g->blocks + asked;
+		m->setup_stack = g->stack;
+	}
+}
+
 /* What the job's own code has made, or asks for, in a function of evaluation or generation: caches,
  * results and buffers, and no block of the model. */
 static void find_of_evaluation(const struct metrics_pass *p, const struct device_pass *d,
@@ -245,6 +280,7 @@ void metrics_what_is_live(const struct metrics_pass *p, struct device_pass *d,
 	d->m->untied_block = live->untied.block;
 	d->m->untied_blocks = live->untied.count;
 	find_new_data(p, d, live);
+	find_of_setup(p, d, live);
 	find_of_evaluation(p, d, live);
 	find_own_logits(p, d, live);
 	for (uint32_t i = 1; i < p->tables->stack_count; i++)

@@ -93,6 +93,8 @@ static void add_request(struct moment_pass *s)
 	    stack_hint(tables_stack_flags(s->p->tables, f->stack)) == HINT_COMMUNICATION)
 		add(&m->zero_buckets, n);
 	m->request_is_state = (tags & TAGGED(STATE)) != 0;
+	m->request_is_gradient = m->in_backward && is_parameter_size(s, n) &&
+				 !(tables_stack_flags(s->p->tables, f->stack) & STACK_FRAMES);
 	add(&m->clipping, tags & TAGGED(CLIP) ? n : 0);
 	add(&m->saving, tags & TAGGED(SAVE) ? n : 0);
 	m->copying = !m->in_backward && s->d->run > 1 && is_copy(s, f->stack, n);
@@ -440,6 +442,7 @@ static void finish(struct moment_pass *s)
 	m->run_model = percent(s->run_model, m->run_live);
 	m->activation_percent = percent(m->activations, m->allocated);
 	fixed = bytes_add(bytes_add(m->parameters, m->gradients), m->optimizer_states);
+	fixed = bytes_add(fixed, m->request_is_gradient ? m->requested : 0);
 	m->static_percent = percent(fixed, m->device_total);
 	/* Leaked blocks are not of this step. */
 	m->activations = m->activations > m->leak_bytes ? m->activations - m->leak_bytes : 0;

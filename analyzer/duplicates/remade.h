@@ -1,0 +1,23 @@
+/* Models that stay when the job makes another one of the same sizes. */
+#ifndef MEMTRACE_REMADE_H
+#define MEMTRACE_REMADE_H
+
+#include "attribution/lifetime.h"
+#include "attribution/spans.h"
+#include "trace/tables.h"
+
+struct remade {
+	bytes bytes; /* parameters that were there before the newest model was made */
+	uint32_t count;
+};
+
+/*
+ * The job has trained, and has made modules again since then, whose parameters have the sizes of
+ * earlier ones that are still live: a cell that ran again, the next trial of a search, the next
+ * fold. A deep copy is no such module: its original is trained on. `held`: what is held, by the
+ * time of allocation.
+ */
+struct remade remade_live(const struct lifetime *const *held, size_t count,
+			  const struct spans *spans, const struct tables *t);
+
+#endif
