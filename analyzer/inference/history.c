@@ -68,6 +68,7 @@ void history_add(struct history *h, const struct mt_record *block)
 	if (!s->births || begins_anew(s, block->bytes)) {
 		s->series_births = 0;
 		s->series_first = block->bytes;
+		s->series_clock = h->clock;
 	}
 	s->rises += s->births && block->bytes > s->last;
 	s->changes += s->births && block->bytes != s->last;

@@ -20,6 +20,7 @@ struct stack_history {
 	bytes series_first, last;      /* sizes: of the series' first block; of the latest block */
 	bytes bytes;                   /* of all blocks */
 	bytes first_clock, last_clock; /* when the first and the latest block were allocated */
+	bytes series_clock;            /* when the series' first block was */
 };
 
 /* The clock counts allocated bytes: it advances with the job's work. */

@@ -287,7 +287,7 @@ static void add_cache(struct live_inference *r, const struct history *h, const s
 {
 	const struct stack_history *s = &h->stacks[b->stack];
 	bytes sum = 0, before = 0, least = period / 2 + history_step(h);
-	uint32_t kept = 0, layers, rounds;
+	uint32_t kept = 0, requests = 1, layers, rounds;
 	size_t newest = 0;
 
 	for (size_t i = 0; i < n; i++) {
@@ -296,6 +296,7 @@ static void add_cache(struct live_inference *r, const struct history *h, const s
 			sum = 0;
 			newest = i;
 			kept++;
+			requests += b[i - 1].clock + history_step(h) >= s->series_clock;
 		}
 		sum = bytes_add(sum, b[i].size);
 	}
@@ -306,7 +307,8 @@ static void add_cache(struct live_inference *r, const struct history *h, const s
 	layers = (uint32_t)(n - newest);
 	if (s->least > newest && s->least - (uint32_t)newest < layers)
 		layers = s->least - (uint32_t)newest;
-	rounds = s->series_births / layers;
+	/* Requests of one length make one series. */
+	rounds = s->series_births / layers / requests;
 	if (rounds > 1 && s->last > s->series_first)
 		r->cache_token =
 			bytes_add(r->cache_token, (s->last - s->series_first) /

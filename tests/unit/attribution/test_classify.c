@@ -54,6 +54,30 @@ static void in_an_unfinished_backward_pass_the_size_decides(void **state)
 	assert_int_equal(of(d, CATEGORY_TEMPORARIES), 9);
 }
 
+/* A data set has a constructor as a module has; this job moves its modules. */
+static void what_a_constructor_makes_may_be_data(void **state)
+{
+	struct fixture *f = *state;
+	uint32_t line = write_frame(&f->w, "Snapshots.__init__", "/job/data.py", 3);
+	const struct device *d;
+
+	make(f, f->setup, 4 * MIB);
+	make(f, stack(f, line, 0, 0), 50 * MIB);
+	d = run(f);
+	assert_int_equal(of(d, CATEGORY_PARAMETERS), 4);
+	assert_int_equal(of(d, CATEGORY_OTHER), 50);
+}
+
+/* A model that is built on the GPU allocates its parameters in constructors. */
+static void what_a_constructor_makes_may_be_parameters(void **state)
+{
+	struct fixture *f = *state;
+	uint32_t line = write_frame(&f->w, "Experts.__init__", "/job/net.py", 3);
+
+	make(f, stack(f, line, 0, 0), 50 * MIB);
+	assert_int_equal(of(run(f), CATEGORY_PARAMETERS), 50);
+}
+
 static void recomputed_blocks_are_activations_or_temporaries(void **state)
 {
 	struct fixture *f = *state;
@@ -211,6 +235,8 @@ int main(void)
 		CASE(phase_and_lifetime_decide_the_category),
 		CASE(in_an_unfinished_backward_pass_the_size_decides),
 		CASE(recomputed_blocks_are_activations_or_temporaries),
+		CASE(what_a_constructor_makes_may_be_data),
+		CASE(what_a_constructor_makes_may_be_parameters),
 		CASE(buckets_may_be_the_gradients),
 		CASE(buckets_beside_gradients_are_communication),
 		CASE(the_end_of_a_failed_job_changes_no_category),

@@ -99,6 +99,29 @@ static void evaluation_leaves_nothing(void **state)
 			      "2forward 2backward 2optimizer 2evaluation");
 }
 
+/* What is made before a check of the evaluation, as the model's parameters, is of no evaluation. */
+static void setting_up_comes_before_an_evaluation(void **state)
+{
+	struct fixture *f = *state;
+
+	make(f, f->setup, MIB);
+	make(f, f->input, MIB);
+	for (unsigned i = 0; i < 20; i++)
+		drop(f, f->evaluation, make(f, f->evaluation, MIB), MIB);
+	for (unsigned step = 0; step < 2; step++) {
+		uint64_t kept[20];
+
+		make(f, f->input, MIB);
+		for (unsigned i = 0; i < 20; i++)
+			kept[i] = make(f, f->model, MIB);
+		for (unsigned i = 0; i < 20; i++)
+			drop_in_backward(f, kept[i], MIB);
+		make(f, f->optimizer, MIB);
+	}
+	assert_phases(run(f), "1setup 1evaluation 1forward 1backward 1optimizer "
+			      "2forward 2backward 2optimizer");
+}
+
 /* The next iteration of the loop frees the variables of the step before. */
 static void cleaning_up_is_no_forward_pass(void **state)
 {
@@ -212,6 +235,7 @@ int main(void)
 		CASE(an_optimizer_in_place_is_counted),
 		CASE(zero_grad_ends_a_step_too),
 		CASE(evaluation_leaves_nothing),
+		CASE(setting_up_comes_before_an_evaluation),
 		CASE(cleaning_up_is_no_forward_pass),
 		CASE(saving_is_a_phase_of_its_own),
 		CASE(blocks_without_stacks_change_no_phase),

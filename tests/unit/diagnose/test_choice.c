@@ -293,6 +293,42 @@ static void states_of_a_checkpoint_may_be_needed_anyway(void **state)
 	assert_cause(&m, "LOGITS_SPIKE");
 }
 
+/* One line of the job's own code has made most of what is there before the first step: perhaps a
+ * model of its own, perhaps data. */
+static void one_line_of_the_set_up_is_not_surely_the_model(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.step = m.steps = m.in_backward = 0;
+	m.in_setup = 1;
+	m.activations = 0;
+	m.parameters = 1900 * MIB;
+	assert_cause(&m, "STATIC_OVER_BUDGET");
+	m.setup_line = 1900 * MIB;
+	m.setup_blocks = 400;
+	assert_cause(&m, "DATA_IN_SETUP");
+	assert_int_equal(confidence_of_cause(&m), 0);
+	m.setup_line = 900 * MIB;
+	assert_cause(&m, "STATIC_OVER_BUDGET");
+}
+
+/* The backward pass asks for a gradient of an embedding, as large as its table. */
+static void a_gradient_is_no_huge_temporary(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.huge = m.huge_sum = m.requested = 1000 * MIB;
+	m.huge_blocks = 1;
+	m.parameters = 1900 * MIB;
+	m.activations = 0;
+	m.static_percent = 95;
+	assert_cause(&m, "HUGE_TENSORS");
+	m.request_is_gradient = 1;
+	assert_cause(&m, "STATIC_OVER_BUDGET");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -311,6 +347,8 @@ int main(void)
 		cmocka_unit_test(small_adapters_have_a_base_too),
 		cmocka_unit_test(gradients_of_no_optimizer_may_be_accumulated),
 		cmocka_unit_test(states_of_a_checkpoint_may_be_needed_anyway),
+		cmocka_unit_test(one_line_of_the_set_up_is_not_surely_the_model),
+		cmocka_unit_test(a_gradient_is_no_huge_temporary),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

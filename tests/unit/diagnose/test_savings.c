@@ -133,6 +133,23 @@ static void data_in_the_making_are_the_least(void **state)
 	assert_saving(&m, "DATA_ON_GPU", SAVING_AT_LEAST, 900 * MIB);
 }
 
+/* Weights and Adam's states in one file: the optimizer takes the states as they are, so without the
+ * checkpoint on the GPU they would be there too. */
+static void states_of_a_checkpoint_are_no_duplicate(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.parameters = 300 * MIB;
+	m.loaded = m.without_loaded = 900 * MIB;
+	assert_saving(&m, "RESUME_DUPLICATE_STATE", SAVING_AT_LEAST, 300 * MIB);
+	m.loaded_states = 600 * MIB;
+	assert_saving(&m, "RESUME_DUPLICATE_STATE", SAVING_ABOUT, 900 * MIB);
+	m.loaded_states = 0;
+	m.loaded = m.without_loaded = 300 * MIB;
+	assert_saving(&m, "RESUME_DUPLICATE_STATE", SAVING_ABOUT, 300 * MIB);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -142,6 +159,7 @@ int main(void)
 		cmocka_unit_test(blocks_of_few_steps_are_the_least),
 		cmocka_unit_test(half_a_batch_leaves_the_optimizers_step),
 		cmocka_unit_test(data_in_the_making_are_the_least),
+		cmocka_unit_test(states_of_a_checkpoint_are_no_duplicate),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

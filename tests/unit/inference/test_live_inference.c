@@ -163,6 +163,7 @@ static void caches_of_earlier_requests_are_told_apart(void **state)
 	assert_int_equal(r.caches_kept, 3);
 	assert_int_equal(r.cache_kept, 3 * LAYERS * 119 * KIB);
 	assert_int_equal(r.cache, LAYERS * 119 * KIB);
+	assert_int_equal(r.cache_token, LAYERS * KIB);
 }
 
 static void results_of_calls_are_found(void **state)

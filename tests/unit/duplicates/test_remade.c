@@ -1,0 +1,94 @@
+/* Models that stay when the job makes another one of the same sizes. */
+#include "scene.h"
+
+#include "duplicates/duplicates.h"
+
+#define PARAMETERS 8
+
+static void model(struct scene *s, uint64_t time_ns, bytes size)
+{
+	for (uint64_t i = 0; i < PARAMETERS; i++)
+		block(s, time_ns + i, BATCH, size + (bytes)i * MIB, CATEGORY_PARAMETERS);
+}
+
+/* A model, a step of its optimizer, and the time after it. */
+static void trained_once(struct scene *s)
+{
+	make(s);
+	span(s, 0, PHASE_SETUP, 1);
+	model(s, 1, MIB);
+	span(s, 20, PHASE_BACKWARD, 1);
+	span(s, 30, PHASE_OPTIMIZER, 1);
+	s->spans[2].activity = ACTIVITY_OPTIMIZER;
+	span(s, 40, PHASE_FORWARD, 2);
+}
+
+static struct duplicates duplicates(const struct scene *s, uint64_t at_ns)
+{
+	struct failed_request none = { 0 };
+
+	return duplicates_live(&s->live, &s->all, &s->tables, &none, at_ns);
+}
+
+/* 1 + 2 + ... + 8 MiB. The model before is the one too many, with gradients of its own or not. */
+static void a_model_made_again_leaves_the_one_before(void **state)
+{
+	struct scene s;
+	struct duplicates d;
+
+	(void)state;
+	trained_once(&s);
+	model(&s, 41, MIB);
+	d = duplicates(&s, 60);
+	assert_int_equal(d.remade, 36 * MIB);
+	assert_int_equal(d.copies, 36 * MIB);
+	assert_int_equal(d.copies_count, PARAMETERS);
+	for (uint64_t i = 0; i < PARAMETERS; i++)
+		block(&s, 25, BATCH, (bytes)(i + 1) * MIB, CATEGORY_GRADIENTS);
+	assert_int_equal(duplicates(&s, 60).remade, 36 * MIB);
+}
+
+static void two_models_of_the_set_up_are_trained_in_turn(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	trained_once(&s);
+	model(&s, 10, MIB);
+	assert_int_equal(duplicates(&s, 60).remade, 0);
+}
+
+/* A model that grows has sizes that were not there. */
+static void other_sizes_are_another_model(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	trained_once(&s);
+	model(&s, 41, 20 * MIB);
+	assert_int_equal(duplicates(&s, 60).remade, 0);
+}
+
+/* The original of a deep copy is trained on. */
+static void a_deep_copy_is_no_newer_model(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	trained_once(&s);
+	s.info[BATCH].tags |= TAGGED(COPY);
+	model(&s, 41, MIB);
+	assert_int_equal(duplicates(&s, 60).remade, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_model_made_again_leaves_the_one_before),
+		cmocka_unit_test(two_models_of_the_set_up_are_trained_in_turn),
+		cmocka_unit_test(other_sizes_are_another_model),
+		cmocka_unit_test(a_deep_copy_is_no_newer_model),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
