@@ -299,8 +299,8 @@ static void find_untrained(const struct block_context *c, struct lifetimes *l)
 }
 
 /*
- * A job that moves its modules to the GPU makes no parameters there. If it died before the model was
- * called, what else a constructor allocated is not known to be of a module: a data set has a
+ * A job that moves its modules to the GPU makes no parameters there. If it died before the model
+ * was called, what else a constructor allocated is not known to be of a module: a data set has a
  * constructor too.
  */
 static void find_constructed(const struct block_context *c, struct lifetimes *l)
@@ -310,7 +310,8 @@ static void find_constructed(const struct block_context *c, struct lifetimes *l)
 	if (!c->span_count || c->in.spans->list[c->span_count - 1].phase != PHASE_SETUP)
 		return;
 	for (size_t i = 0; i < l->count && !moves; i++)
-		moves = stack_hint(tables_stack_info(c->in.tables, l->list[i].alloc.stack)->flags) ==
+		moves = stack_hint(
+				tables_stack_info(c->in.tables, l->list[i].alloc.stack)->flags) ==
 			HINT_APPLY;
 	for (size_t i = 0; moves && i < l->count; i++)
 		if (is_doubtful(c, &l->list[i]))

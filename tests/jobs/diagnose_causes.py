@@ -206,6 +206,34 @@ def static_moved():
     nn.Sequential(*[nn.Linear(4096, 4096, bias=False, device="meta") for _ in range(64)]).to_empty(device="cuda")
 
 
+class Snapshots:
+    """A data set whose constructor moves all of it to the GPU, before the model is called."""
+
+    def __init__(self, number):
+        self.items = [tuple(t.cuda() for t in (torch.empty(20000, 128), torch.zeros(2, 100000, dtype=torch.int64))) for _ in range(number)]
+
+
+def data_in_setup():
+    model = nn.Linear(128, 8).cuda()
+    for x, _ in Snapshots(200).items:
+        model(x).sum().backward()
+
+
+def model_made_again():
+    """Each trial of a search makes a model; a list of callbacks keeps those before."""
+    callbacks = []
+    for rate in (1e-2, 3e-3, 1e-3, 3e-4):
+        model = build(layers=8, width=512)
+        optimizer = torch.optim.Adam(model.parameters(), lr=rate, fused=True)
+        if FIX:
+            callbacks.clear()
+        callbacks.append(model)
+        for _ in range(3):
+            loss_of(model, batch(1, 128)).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+
 # Leaks
 
 def leak_retained():
@@ -339,10 +367,12 @@ def saved_elsewhere():
 def resume_duplicate():
     path = saved_elsewhere()
     model = big()
+    optimizer = adam(model, fused=True)
     checkpoint = torch.load(path, map_location="cpu" if FIX else "cuda")
     os.unlink(path)
     model.load_state_dict(checkpoint["model"])
-    steps_of(model, sgd(model, foreach=False), 3, rows=4096)
+    optimizer.load_state_dict(checkpoint["optimizer"])
+    steps_of(model, optimizer, 3, rows=4096)
     del checkpoint
 
 

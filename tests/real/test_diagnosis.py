@@ -69,6 +69,8 @@ DEVELOPED = [
     Job("foreach", 1670, "OPT_FOREACH_TEMP"),
     Job("clip_cat", 1170, "GRAD_NORM_TEMP"),
     Job("static", 3000, "STATIC_OVER_BUDGET"),
+    Job("data_in_setup", 2000, "DATA_IN_SETUP"),
+    Job("model_made_again", 1250, "SECOND_MODEL"),
     Job("leak_retained", 3000, "LEAK_GRAPH_RETAINED"),
     Job("leak_slow", 4096, "LEAK_GRAPH_RETAINED", dies=False),
     Job("leak_outside", 2600, "LEAK_OUTSIDE_TORCH"),
