@@ -131,6 +131,7 @@ WIDER = [
     "  queue, where it fills over several steps. `lightning_outputs_kept`: SECOND_MODEL is right too, as for other copies of the weights. `saved_tensors_kept`: GRAPH_KEPT",
     "  is right too, which says what is live, the activations of earlier steps, and to look for a list that hooks fill.",
     "`static_cache_too_long`, `finished_caches_kept`, `predictions_kept` and others of their causes: EVAL_TENSORS, a rule that there was not, is right.",
+    "`all_batches_first` and others of its cause: DATA_IN_SETUP, a rule that there was not, is right where the data comes before the first step.",
 ]
 
 
