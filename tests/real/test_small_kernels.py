@@ -71,6 +71,21 @@ class Drawn(Case):
         self.assertEqual(line["least"], [4, 9])
         self.assertEqual(line["changed"], [0, 1, 2])
 
+    def test_integers(self):
+        """PyTorch prints rand() of seed 0 on a GPU as these (TensorRT-LLM's test of rand has them too). An integer is the same word, whose upper 32 bits
+        they are, modulo the range: of 2^27 it leaves 32 times the number less its whole part, of 2^62 of two words 4 times the number."""
+        reals = [0.3990, 0.5167, 0.0249, 0.9401, 0.9459, 0.7967, 0.4150, 0.8203, 0.2290, 0.9096]
+        line, = printed(self.simulate([python(), os.path.join(JOBS, "drawn_integers.py")]).stdout, "parts")
+        for got in line["parts"], line["spread"]:
+            self.assertEqual(len(got), len(reals))
+            for part, real in zip(got, reals):
+                self.assertAlmostEqual(part, 32 * real % 1, delta=32 * 0.00005)
+        for part, real in zip(line["wide"], reals):
+            self.assertAlmostEqual(part, 4 * real % 1, delta=4 * 0.00005)
+        self.assertEqual(line["between"], [0] * len(reals))  # the other column is left alone
+        self.assertEqual(line["chosen"], [i for i, chosen in enumerate(line["mask"]) if chosen])
+        self.assertIn(sum(line["mask"]), range(20, 45))
+
 
 class Experts(Case):
     """16,384 tokens, 8 of 128 experts: each expert gets 16,384 * 8 / 128 = 1,024."""
