@@ -84,8 +84,8 @@ static void philox(uint32_t counter[4], uint64_t seed)
 	}
 }
 
-/* The words that element `index` is made of: a thread's draw has those of `unrolled` elements, which
- * are one grid apart. Returns the element's place among them. */
+/* The words that element `index` is made of: a thread's draw has those of `unrolled` elements,
+ * which are one grid apart. Returns the element's place among them. */
 static unsigned draw_words(const struct draw *d, uint64_t index, unsigned unrolled,
 			   uint32_t words[WORDS])
 {
@@ -212,8 +212,8 @@ bool compute_integers(const struct launch *l)
 		uint32_t words[WORDS];
 		uint64_t offsets[ARGUMENTS], drawn;
 		unsigned which = draw_words(&d, i, wide ? WORDS / 2 : WORDS, words);
-		drawn = wide ? (uint64_t)words[2 * which] << 32 | words[2 * which + 1] :
-			       words[which];
+		drawn = wide ? (uint64_t)words[2 * which] << 32 | words[2 * which + 1]
+			     : words[which];
 		strided_offsets(&out.layout, i, offsets);
 		number_store(out.to + offsets[0], type,
 			     (int64_t)(drawn % out.range + (uint64_t)out.least));
