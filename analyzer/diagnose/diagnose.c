@@ -287,8 +287,9 @@ static const char *confidence_of(const struct metrics *m, enum rule rule, bytes 
 		c++;
 	/* A graph keeps as many of one layer as of another, and none has most of them. Layers of
 	 * one line make several blocks in a call, of which each may be seen. */
-	if (rule == RULE_EVAL_ACCUMULATION && (m->run_repeat_stacks > MAX_RESULTS || !ONE_PLACE ||
-					       (m->run_calls && m->run_calls < m->run_repeats / 2)))
+	if (rule == RULE_EVAL_ACCUMULATION &&
+	    (m->run_repeat_stacks > MAX_RESULTS || !ONE_PLACE || !m->steps ||
+	     (m->run_calls && m->run_calls < m->run_repeats / 2)))
 		c++;
 	/* The later call may be the reference, and hold but a layer's blocks. Two towers that are
 	 * both trained look the same until their first backward pass. */

@@ -6,6 +6,8 @@
 #include "metrics/metrics_replaced.h"
 #include "metrics/metrics_sizes.h"
 
+#define MIN_BATCHES 4 /* of a rollout: fewer blocks of a line may be a step's own */
+
 /* Has a stack made no block in any step before? */
 static int is_new_stack(const struct device_pass *d, uint32_t stack, size_t count)
 {
@@ -271,6 +273,75 @@ static void find_own_logits(const struct metrics_pass *p, struct device_pass *d,
 	}
 }
 
+/* Before the first step of training, what a line of the job's own code has made under no_grad() and
+ * not freed, as each batch of a rollout does. */
+static void find_rollouts(const struct metrics_pass *p, const struct device_pass *d,
+			  const struct snapshot *live)
+{
+	struct metrics *m = d->m;
+
+	for (size_t i = 0;
+	     !d->step && !d->backward_seen && !live->inference.is_inference && i < live->count;
+	     i++) {
+		const struct block_group *g = &live->groups[i];
+
+		if ((g->category != CATEGORY_INPUTS && g->category != CATEGORY_OTHER) ||
+		    g->blocks < MIN_BATCHES || g->stack >= p->tables->stack_count ||
+		    !tables_stack_is_own_code(p->tables, g->stack) ||
+		    !(tables_stack_flags(p->tables, g->stack) & STACK_NO_GRAD) ||
+		    d->stacks[g->stack].freed || g->bytes != (bytes)g->blocks * g->largest ||
+		    g->bytes <= m->run_repeat_bytes)
+			continue;
+		m->run_repeats = (int64_t)g->blocks;
+		m->run_repeat_bytes = g->bytes;
+		m->repeat_stack = g->stack;
+	}
+}
+
+/* What the backward pass has of the largest unit of FSDP, in the type of the parameters or of twice
+ * its size: the whole gradient, and its copies for the reduction. */
+static void find_units(const struct metrics_pass *p, const struct device_pass *d,
+		       const struct snapshot *live)
+{
+	struct metrics *m = d->m;
+
+	for (uint32_t i = 1; i < p->tables->stack_count; i++)
+		if (p->tags[i] & TAGGED(FSDP_GATHER))
+			m->fsdp_unit = larger_of(m->fsdp_unit, d->stacks[i].tallest);
+	if (!m->fsdp_unit || !m->in_backward)
+		return;
+	for (size_t i = 0; i < live->count; i++) {
+		const struct block_group *g = &live->groups[i];
+
+		if ((g->category == CATEGORY_TEMPORARIES ||
+		     g->category == CATEGORY_COMMUNICATION) &&
+		    (same_size(g->largest, m->fsdp_unit) ||
+		     same_size(g->largest / 2, m->fsdp_unit)))
+			add(&m->unit_copies, g->bytes);
+	}
+	if (same_size(m->requested, m->fsdp_unit) || same_size(m->requested / 2, m->fsdp_unit))
+		add(&m->unit_copies, m->requested);
+}
+
+/* What layers keep in this step that ran under activation checkpointing in the steps before: the
+ * same layers are on stacks without it, which are new. */
+static void find_unchecked(const struct metrics_pass *p, const struct device_pass *d,
+			   const struct snapshot *live)
+{
+	uint32_t latest = 0;
+
+	for (uint32_t i = 1; i < p->tables->stack_count; i++)
+		if (p->tags[i] & TAGGED(RECOMPUTE) && d->stacks[i].last_step > latest)
+			latest = d->stacks[i].last_step;
+	for (size_t i = 0; latest && latest < d->step + 1 && i < live->count; i++) {
+		const struct block_group *g = &live->groups[i];
+
+		if (g->stack < p->tables->stack_count && p->tags[g->stack] & TAGGED(MODEL) &&
+		    is_new_stack(d, g->stack, p->tables->stack_count))
+			add(&d->m->unchecked, g->bytes);
+	}
+}
+
 void metrics_what_is_live(const struct metrics_pass *p, struct device_pass *d,
 			  const struct snapshot *live)
 {
@@ -286,6 +357,9 @@ void metrics_what_is_live(const struct metrics_pass *p, struct device_pass *d,
 	for (uint32_t i = 1; i < p->tables->stack_count; i++)
 		d->m->model_stacks += p->tags[i] & TAGGED(MODEL) && d->stacks[i].last_step &&
 				      d->stacks[i].last_step + 1 >= d->step + 1;
+	find_rollouts(p, d, live);
+	find_units(p, d, live);
+	find_unchecked(p, d, live);
 	metrics_find_doubled(p, d, live);
 	metrics_find_growing(p, d);
 	metrics_find_widened(p, d, live);

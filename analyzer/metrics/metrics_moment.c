@@ -90,8 +90,10 @@ static void add_request(struct moment_pass *s)
 	if (tags & TAGGED(OPTIMIZER) && !(tags & TAGGED(STATE)))
 		add(&m->optimizer_temporaries, n);
 	if (tags & TAGGED(ZERO) && !(tags & TAGGED(ZERO_GATHER)) &&
-	    stack_hint(tables_stack_flags(s->p->tables, f->stack)) == HINT_COMMUNICATION)
+	    stack_hint(tables_stack_flags(s->p->tables, f->stack)) == HINT_COMMUNICATION) {
 		add(&m->zero_buckets, n);
+		m->zero_bucket = n;
+	}
 	m->request_is_state = (tags & TAGGED(STATE)) != 0;
 	m->request_is_gradient = m->in_backward && is_parameter_size(s, n) &&
 				 !(tables_stack_flags(s->p->tables, f->stack) & STACK_FRAMES);
@@ -331,6 +333,7 @@ static void record_categories(const struct moment_pass *s)
 	m->optimizer_states = by[CATEGORY_OPTIMIZER_STATES];
 	m->parameters = by[CATEGORY_PARAMETERS] - tagged_parameters(s, TAGGED(LOAD));
 	m->adapters = tagged_parameters(s, TAGGED(ADAPTER));
+	m->saved_modules = tagged_parameters(s, TAGGED(SAVED_MODULES));
 }
 
 /* DeepSpeed's communication buffers that gather no parameters; gradients that lie in no bucket of

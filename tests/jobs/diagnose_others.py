@@ -196,6 +196,54 @@ def cap_in_code():
     fit(model, sgd(model), [(32, 224)] * 3)
 
 
+def checkpointing_stops():
+    """An evaluation leaves the model in eval(), in which transformers recomputes nothing."""
+    model = small_llama(1024, 512, 12, use_cache=False)
+    model.gradient_checkpointing_enable()
+    model.train()
+    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+    for step in range(4):
+        tokens = words(8, 1024, 1024)
+        model(input_ids=tokens, labels=tokens).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        if step == 1:
+            model.eval()
+            with torch.no_grad():
+                model(input_ids=tokens[:1])
+
+
+def rollout_distributions():
+    """A rollout before the first update keeps the log-probabilities of the whole vocabulary, of each batch."""
+    model, kept = small_llama(32000, 256, 2, use_cache=False), []
+    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+
+    @torch.no_grad()
+    def rollout(count):
+        for _ in range(count):
+            tokens = words(2, 512, 32000)
+            kept.append((tokens, model(input_ids=tokens).logits.log_softmax(-1)))
+
+    rollout(12)
+    for tokens, before in kept:
+        now = model(input_ids=tokens).logits.log_softmax(-1).gather(2, tokens[..., None])
+        (now - before.gather(2, tokens[..., None])).exp().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def saved_modules():
+    """PEFT trains copies of the embedding and of the head."""
+    from peft import LoraConfig, get_peft_model
+    model = get_peft_model(small_llama(64000, 512, 2, use_cache=False), LoraConfig(r=8, target_modules=["q_proj", "v_proj"], modules_to_save=["embed_tokens", "lm_head"]))
+    optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], fused=True)
+    for _ in range(3):
+        tokens = words(1, 64, 64000)
+        model(input_ids=tokens, labels=tokens).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
 # On two ranks
 
 def vgg_ddp():

@@ -39,7 +39,7 @@ CAUSES = {
     "static KV cache": ("KV_CACHE_STATIC", "EVAL_TENSORS"),
     "KV cache in training": ("KV_CACHE", "EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED", "GRAPH_KEPT"),  # use_cache in training, and every step's cache is kept
     "inference with a graph": ("INFERENCE_GRAPH", "EVAL_GRAPH_KEPT"),  # inference without no_grad()
-    "KV cache": ("KV_CACHE", "KV_CACHE_STATIC", "INFERENCE_BATCH"),  # too many sequences at once: in the prefill, the call itself is larger than its cache
+    "KV cache": ("KV_CACHE", "KV_CACHE_STATIC", "KV_CACHE_OF_PROMPTS", "INFERENCE_BATCH"),  # too many sequences at once: in the prefill, the call itself is larger than its cache
     "copies of the model kept": ("EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED", "SECOND_MODEL", "CKPT_SAVE_SPIKE"),  # snapshots of the weights belong on the host
     "weights copied in steps": ("SECOND_MODEL", "GRADIENT_COPIES"),  # sizes do not tell a copy of a parameter from one of its gradient
     "weights not tied": ("WEIGHTS_NOT_TIED",),  # the embedding and the output have a parameter each: assign the one to the other

@@ -329,6 +329,104 @@ static void a_gradient_is_no_huge_temporary(void **state)
 	assert_cause(&m, "STATIC_OVER_BUDGET");
 }
 
+/* The step needs 600 MiB more than it got to, and NCCL has 512 MiB. */
+static void buffers_of_nccl_are_no_cause_if_the_step_lacks_more(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.activations = 400 * MIB;
+	m.nccl = 512 * MIB;
+	assert_cause(&m, "NCCL_BUFFERS");
+	assert_int_equal(confidence_of_cause(&m), 1);
+	m.activations = GIB;
+	assert_cause(&m, "ACT_PEAK");
+	m.nccl = 1200 * MIB;
+	assert_cause(&m, "NCCL_BUFFERS");
+	m.whole_measured = 1;
+	m.moment_need = 2 * GIB + 256 * MIB;
+	m.whole_need = m.moment_need + 1200 * MIB;
+	assert_cause(&m, "ACT_PEAK");
+}
+
+/* Of an optimizer's states, load_state_dict() makes no copy: of 600 MiB beside 200 MiB of
+ * parameters, 200 MiB are surely not needed. */
+static void loaded_states_may_be_in_use(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.loaded = m.without_loaded = 600 * MIB;
+	assert_int_equal(assert_cause(&m, "RESUME_DUPLICATE_STATE"), 200 * MIB);
+	m.optimizer_states = 400 * MIB;
+	assert_int_equal(assert_cause(&m, "RESUME_DUPLICATE_STATE"), 600 * MIB);
+}
+
+/* What is asked for joins what 40 steps have left. */
+static void what_steps_left_is_no_data(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.step = m.steps = 40;
+	m.data = 900 * MIB;
+	m.data_blocks = m.data_asked = 1;
+	assert_cause(&m, "DATA_ON_GPU");
+	m.leak_bytes = 800 * MIB;
+	m.leak_steps = 39;
+	assert_cause(&m, "LEAK_GRAPH_RETAINED");
+}
+
+static void modules_that_peft_saves_are_trained_whole(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.tags = TAGGED(ADAPTER);
+	m.adapters = 10 * MIB;
+	m.gradients = 310 * MIB;
+	m.parameters = 600 * MIB;
+	assert_cause(&m, "BASE_TRAINED");
+	m.tags |= TAGGED(SAVED_MODULES);
+	assert_int_equal(assert_cause(&m, "MODULES_TO_SAVE"), 300 * MIB);
+	/* A small head of a classifier is meant. */
+	m.gradients = 60 * MIB;
+	assert_cause(&m, "ACT_PEAK");
+}
+
+static void a_step_without_checkpointing_keeps_more_than_those_before(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.saw_recompute = 1;
+	m.unchecked = 900 * MIB;
+	assert_cause(&m, "ACT_PEAK");
+	m.size_growth = 700 * MIB;
+	assert_int_equal(assert_cause(&m, "RECOMPUTE_STOPPED"), 700 * MIB);
+	/* An evaluation runs without checkpointing anyway. */
+	m.in_backward = 0;
+	m.in_forward = 1;
+	m.run_new = 80;
+	assert_cause(&m, "ACT_PEAK");
+}
+
+/* One unit of 800 MiB in 16 bits: shards of two ranks in 32 bits have that size as well. */
+static void one_unit_of_fsdp_is_reduced_whole(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.tags = TAGGED(FSDP);
+	m.world_size = 2;
+	m.sharded = m.parameters = m.fsdp_unit = 800 * MIB;
+	m.unit_copies = 1600 * MIB;
+	assert_cause(&m, "FSDP_REDUCE_COARSE");
+	/* Units of blocks are small beside the model. */
+	m.fsdp_unit = 100 * MIB;
+	assert_cause(&m, "ACT_PEAK");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -349,6 +447,12 @@ int main(void)
 		cmocka_unit_test(states_of_a_checkpoint_may_be_needed_anyway),
 		cmocka_unit_test(one_line_of_the_set_up_is_not_surely_the_model),
 		cmocka_unit_test(a_gradient_is_no_huge_temporary),
+		cmocka_unit_test(buffers_of_nccl_are_no_cause_if_the_step_lacks_more),
+		cmocka_unit_test(loaded_states_may_be_in_use),
+		cmocka_unit_test(what_steps_left_is_no_data),
+		cmocka_unit_test(modules_that_peft_saves_are_trained_whole),
+		cmocka_unit_test(a_step_without_checkpointing_keeps_more_than_those_before),
+		cmocka_unit_test(one_unit_of_fsdp_is_reduced_whole),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -276,6 +276,8 @@ static void a_prompts_cache_is_of_no_fixed_size(void **state)
 	assert_cause(&m, "KV_CACHE_STATIC");
 	m.tags = TAGGED(KV_GROWS);
 	assert_cause(&m, "INFERENCE_BATCH");
+	m.pass_live = 500 * MIB;
+	assert_cause(&m, "KV_CACHE_OF_PROMPTS");
 	m.kv_token = MIB;
 	assert_cause(&m, "KV_CACHE");
 }
