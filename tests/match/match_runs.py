@@ -209,7 +209,7 @@ the jobs of `tests/accuracy/accuracy_runs.py`, each rank by itself. Assigned and
           "inferred": (inferred, "What match infers", """`python3 tests/match/match_runs.py inferred DIRECTORY --write`: nothing is declared, and the inferred configuration is compared with that of
 the job: the jobs of `tests/accuracy/accuracy_runs.py`, on which the inference was developed, and those of `tests/match/match_jobs.py`, written before they ran.
 SGD's and Megatron's implementation of the optimizer are not counted, because those jobs declare one that they do not use."""),
-          "wrong": (wrong, "Wrong declarations, again", """`python3 tests/match/match_runs.py wrong DIRECTORY --write`: one value of each of these jobs is declared wrongly, chosen before they ran.
+          "wrong": (wrong, "Wrong declarations", """`python3 tests/match/match_runs.py wrong DIRECTORY --write`: one value of each of these jobs is declared wrongly, chosen before they ran.
 "of N": N values leave the same small gap, and the right one is among them.""")}
 
 
