@@ -1,7 +1,7 @@
 /*
  * A record: what a report says about one device of one process, as one line of JSON of at most
  * RECORD_MAX bytes. Records of many ranks are small enough to be kept, joined and asked where the
- * traces are not. record.def has the keys.
+ * traces are not. report/members.def has the keys.
  */
 #ifndef MEMTRACE_RECORD_H
 #define MEMTRACE_RECORD_H

@@ -109,6 +109,7 @@ static enum category category(const json_t *v)
 
 #define get_NUMBER(r, v) (int)between(v, INT32_MIN, INT32_MAX)
 #define get_COUNT(r, v) (uint32_t) between(v, 0, UINT32_MAX)
+#define get_STEP(r, v) get_COUNT(r, v)
 #define get_INDEX(r, v) (json_is_integer(v) ? (int)between(v, 0, INT32_MAX) : NO_RANK)
 #define get_LONG(r, v) (uint64_t) between(v, 0, INT64_MAX)
 #define get_BYTES(r, v) between(v, -BYTES_LIMIT, BYTES_LIMIT)
@@ -119,13 +120,17 @@ static enum category category(const json_t *v)
 #define get_WORD(r, v) word(r, v)
 #define get_TEXT(r, v) word(r, v)
 #define get_OWNED(r, v) own(r, v)
+#define get_MODULE(r, v) get_OWNED(r, v)
 #define get_CATEGORY(r, v) category(v)
 #define get_SCOPE(r, v)                                                              \
 	peak_scope_find((struct str){ json_is_string(v) ? json_string_value(v) : "", \
 				      json_string_length(v) })
 #define get_SURVIVAL(r, v) \
 	(json_is_true(v) ? SURVIVED_YES : json_is_null(v) ? SURVIVED_UNKNOWN : SURVIVED_NO)
-#define GET(key, type, member) x->member = get_##type(r, json_object_get(j, key));
+#define GET(key, type, value, in) GET_##in(key, type, value)
+#define GET_BOTH(key, type, value) value = get_##type(r, json_object_get(j, key));
+#define GET_RECORD(key, type, value) GET_BOTH(key, type, value)
+#define GET_REPORT(key, type, value)
 
 static void read_categories(bytes *bytes_of, const json_t *o)
 {
@@ -136,7 +141,7 @@ static void read_categories(bytes *bytes_of, const json_t *o)
 static void read_point(struct rank *r, struct point *x, const json_t *j)
 {
 #define POINT GET
-#include "record/record.def"
+#include "report/members.def"
 	read_categories(x->by_category, json_object_get(j, "by_category"));
 	if (!x->phase)
 		x->phase = "unknown";
@@ -147,7 +152,7 @@ static void read_failure(struct rank *r, struct oom *x, const json_t *j)
 	const json_t *owners = json_object_get(j, "by_owner");
 
 #define OOM GET
-#include "record/record.def"
+#include "report/members.def"
 	read_point(r, &x->when, json_object_get(j, "when"));
 	for (enum owner o = 0; o < OWNERS; o++)
 		x->by_owner[o] =
@@ -157,7 +162,7 @@ static void read_failure(struct rank *r, struct oom *x, const json_t *j)
 static void read_step(struct rank *r, struct step_row *x, const json_t *j)
 {
 #define STEP GET
-#include "record/record.def"
+#include "report/members.def"
 	if (!x->peak_phase)
 		x->peak_phase = "";
 }
@@ -165,7 +170,7 @@ static void read_step(struct rank *r, struct step_row *x, const json_t *j)
 static void read_phase(struct rank *r, struct phase_row *x, const json_t *j)
 {
 #define PHASE GET
-#include "record/record.def"
+#include "report/members.def"
 	if (!x->phase)
 		x->phase = "";
 }
@@ -190,8 +195,8 @@ static char *own_copy(struct rank *r, const char *text)
 
 static void read_place(struct rank *r, struct stack_row *x, const json_t *j)
 {
-#define PLACE GET
-#include "record/record.def"
+#define STACK GET
+#include "report/members.def"
 	x->label = x->label ? x->label : own_copy(r, NULL);
 	x->inner = x->inner ? x->inner : own_copy(r, NULL);
 	x->module = x->module ? x->module : own_copy(r, NULL);
@@ -338,7 +343,7 @@ int record_add(struct report *report, const json_t *j, struct err *e)
 	    !json_is_integer(json_object_get(j, "device")))
 		return err_set(e, "a record has no \"run\" or no \"device\"");
 #define RANK GET
-#include "record/record.def"
+#include "report/members.def"
 	x->trace = x->trace ? x->trace : pooled(r, xstrdup(""));
 	x->host = x->host ? x->host : pooled(r, xstrdup(""));
 	x->end = read_end(json_object_get(j, "end"));

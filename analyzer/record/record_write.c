@@ -3,11 +3,11 @@
 
 #include "config/native.h"
 #include "diagnose/saving_json.h"
+#include "report/member_json.h"
 #include "util/json_text.h"
 #include "util/util.h"
 #include "util/version.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,22 +50,15 @@ static json_t *text(const char *s, size_t most)
 	return j;
 }
 
-#define put_NUMBER(v) json_integer(v)
-#define put_COUNT(v) json_integer(v)
-#define put_INDEX(v) ((v) == NO_RANK ? json_null() : json_integer(v))
-#define put_LONG(v) json_integer((json_int_t)((v) > INT64_MAX ? INT64_MAX : (v)))
-#define put_BYTES(v) ((v) == UNKNOWN_BYTES ? json_null() : json_integer(v))
-#define put_MAYBE_BYTES(v) put_BYTES(v)
-#define put_TIME(v) json_integer(v)
-#define put_SECONDS(v) json_real(isfinite(v) ? (v) : 0)
-#define put_FLAG(v) json_boolean((v) != 0)
 #define put_WORD(v) text(v, WORD_MOST)
 #define put_OWNED(v) text(v, WORD_MOST)
+#define put_MODULE(v) text(v, WORD_MOST)
 #define put_TEXT(v) text(v, TEXT_MOST)
-#define put_SURVIVAL(v) ((v) == SURVIVED_UNKNOWN ? json_null() : json_boolean((v) == SURVIVED_YES))
-#define put_SCOPE(v) json_string(peak_scope_key(v))
-#define put_CATEGORY(v) json_string(category_key(v))
-#define PUT(key, type, member) set(j, key, put_##type(x->member));
+#define put_STEP(v) json_integer(v)
+#define PUT(key, type, value, in) PUT_##in(key, type, value)
+#define PUT_BOTH(key, type, value) set(j, key, put_##type(value));
+#define PUT_RECORD(key, type, value) PUT_BOTH(key, type, value)
+#define PUT_REPORT(key, type, value)
 
 static json_t *by_category(const bytes *bytes_of)
 {
@@ -82,7 +75,7 @@ static json_t *point(const struct point *x)
 	json_t *j = json_object();
 
 #define POINT PUT
-#include "record/record.def"
+#include "report/members.def"
 	set(j, "by_category", by_category(x->by_category));
 	return j;
 }
@@ -92,7 +85,7 @@ static json_t *failure(const struct oom *x)
 	json_t *j = json_object(), *owners = json_object();
 
 #define OOM PUT
-#include "record/record.def"
+#include "report/members.def"
 	set(j, "when", point(&x->when));
 	for (enum owner o = 0; o < OWNERS; o++)
 		if (x->by_owner[o])
@@ -106,7 +99,7 @@ static json_t *step(const struct step_row *x)
 	json_t *j = json_object();
 
 #define STEP PUT
-#include "record/record.def"
+#include "report/members.def"
 	return j;
 }
 
@@ -115,7 +108,7 @@ static json_t *phase(const struct phase_row *x)
 	json_t *j = json_object();
 
 #define PHASE PUT
-#include "record/record.def"
+#include "report/members.def"
 	return j;
 }
 
@@ -123,8 +116,8 @@ static json_t *place(const struct stack_row *x)
 {
 	json_t *j = json_object();
 
-#define PLACE PUT
-#include "record/record.def"
+#define STACK PUT
+#include "report/members.def"
 	return j;
 }
 
@@ -301,7 +294,7 @@ static json_t *record_json(const struct rank *x, const struct limits *l)
 	set(j, RECORD_KEY, json_integer(RECORD_VERSION));
 	set(j, "memtrace_version", json_string(MEMTRACE_VERSION));
 #define RANK PUT
-#include "record/record.def"
+#include "report/members.def"
 	set(j, "end", json_string(end_name(x->end)));
 	set(j, "peak", point(&x->peak));
 	set(j, "device_peak",

@@ -4,25 +4,34 @@
 #include "render/json_util.h"
 #include "render/owners_text.h"
 #include "render/ranks_json.h"
+#include "report/member_json.h"
 
 #include <string.h>
+
+#define put_WORD(v) text(v)
+#define put_OWNED(v) text(v)
+#define put_TEXT(v) text(v)
+#define put_MODULE(v) text(*(v) ? (v) : NULL)
+#define put_STEP(v) ((v) ? json_integer(v) : json_null())
+#define PUT(key, type, value, in) PUT_##in(key, type, value)
+#define PUT_REPORT(key, type, value) set(j, key, put_##type(value));
+#define PUT_BOTH(key, type, value) PUT_REPORT(key, type, value)
+#define PUT_RECORD(key, type, value)
+static json_t *stack_json(const struct stack_row *x)
+{
+	json_t *j = json_object();
+
+#define STACK PUT
+#include "report/members.def"
+	return j;
+}
 
 static json_t *stacks_json(const struct stacks *s)
 {
 	json_t *list = json_array();
 
-	for (size_t i = 0; i < s->count; i++) {
-		json_t *row = json_object();
-
-		set(row, "stack", text(s->rows[i].stack));
-		set(row, "frame", text(s->rows[i].label));
-		set(row, "backward_of", text(s->rows[i].backward_of));
-		set(row, "module", text(*s->rows[i].module ? s->rows[i].module : NULL));
-		set(row, "category", text(category_key(s->rows[i].category)));
-		set(row, "bytes", json_integer(s->rows[i].bytes));
-		set(row, "blocks", json_integer((json_int_t)s->rows[i].blocks));
-		json_array_append_new(list, row);
-	}
+	for (size_t i = 0; i < s->count; i++)
+		json_array_append_new(list, stack_json(&s->rows[i]));
 	return list;
 }
 
@@ -71,29 +80,21 @@ static json_t *owners_json(const struct rank *r)
 	return list;
 }
 
-static json_t *id(int64_t n)
+static json_t *comm_json(const struct comm_row *x)
 {
-	return n < 0 ? json_null() : json_integer(n);
+	json_t *j = json_object();
+
+#define COMM PUT_REPORT
+#include "report/members.def"
+	return j;
 }
 
 static json_t *comms_json(const struct rank *r)
 {
 	json_t *list = json_array();
 
-	for (size_t i = 0; i < r->comm_count; i++) {
-		const struct comm_row *c = &r->comms[i];
-		json_t *row = json_object();
-
-		set(row, "id", id(c->id));
-		set(row, "size", number(c->size));
-		set(row, "rank", number(c->rank));
-		set(row, "parent", id(c->parent));
-		set(row, "bytes", json_integer(c->bytes));
-		set(row, "used_bytes", json_integer(c->used));
-		set(row, "created_s", json_real(c->created_s));
-		set(row, "destroyed_s", c->destroyed ? json_real(c->destroyed_s) : json_null());
-		json_array_append_new(list, row);
-	}
+	for (size_t i = 0; i < r->comm_count; i++)
+		json_array_append_new(list, comm_json(&r->comms[i]));
 	return list;
 }
 
@@ -116,37 +117,39 @@ static json_t *path_json(const struct named_row *row)
 	return path;
 }
 
+static json_t *named_row_json(const struct named_row *x)
+{
+	json_t *j = json_object();
+
+#define NAMED PUT_REPORT
+#include "report/members.def"
+	return j;
+}
+
 static json_t *named_json(const struct rank *r)
 {
 	json_t *list = json_array();
 
-	for (size_t i = 0; i < r->named_count; i++) {
-		const struct named_row *n = &r->named[i];
-		json_t *row = json_object();
-
-		set(row, "path", path_json(n));
-		set(row, "times", json_integer((json_int_t)n->times));
-		set(row, "first_s", json_real(n->first_s));
-		set(row, "peak_bytes", json_integer(n->peak));
-		json_array_append_new(list, row);
-	}
+	for (size_t i = 0; i < r->named_count; i++)
+		json_array_append_new(list, named_row_json(&r->named[i]));
 	return list;
+}
+
+static json_t *moment_json(const struct moment_row *x)
+{
+	json_t *j = json_object();
+
+#define MOMENT PUT_REPORT
+#include "report/members.def"
+	return j;
 }
 
 static json_t *moments_json(const struct rank *r)
 {
 	json_t *list = json_array();
 
-	for (size_t i = 0; i < r->moment_count; i++) {
-		const struct moment_row *m = &r->moments[i];
-		json_t *row = json_object();
-
-		set(row, "name", text(m->name));
-		set(row, "time_s", json_real(m->time_s));
-		set(row, "allocated_bytes", json_integer(m->allocated));
-		set(row, "peak_before_bytes", json_integer(m->peak));
-		json_array_append_new(list, row);
-	}
+	for (size_t i = 0; i < r->moment_count; i++)
+		json_array_append_new(list, moment_json(&r->moments[i]));
 	return list;
 }
 
@@ -201,26 +204,22 @@ static json_t *failure_owners_json(const struct rank *r, const struct oom *o)
 	return j;
 }
 
-static json_t *oom_json(const struct rank *r)
+static json_t *oom_json(const struct rank *rank, const struct oom *x)
+{
+	json_t *j = json_object();
+
+	set_moment(j, &x->when);
+#define OOM PUT
+#include "report/members.def"
+	return j;
+}
+
+static json_t *ooms_json(const struct rank *r)
 {
 	json_t *list = json_array();
 
-	for (size_t i = 0; i < r->oom_count; i++) {
-		const struct oom *o = &r->ooms[i];
-		json_t *j = json_object();
-
-		set_moment(j, &o->when);
-		set(j, "requested_bytes", json_integer(o->requested));
-		set(j, "allocated_bytes", json_integer(o->when.allocated));
-		set(j, "reserved_bytes", json_integer(o->when.reserved));
-		set(j, "free_bytes", size(o->free));
-		set(j, "largest_free_bytes", size(o->largest_free));
-		set(j, "by_owner", failure_owners_json(r, o));
-		set(j, "survived", survival_json(o->survived));
-		set(j, "refused_to", text(o->by));
-		set(j, "stacks", stacks_json(&o->stacks));
-		json_array_append_new(list, j);
-	}
+	for (size_t i = 0; i < r->oom_count; i++)
+		json_array_append_new(list, oom_json(r, &r->ooms[i]));
 	return list;
 }
 
@@ -238,43 +237,39 @@ static json_t *timeline_json(const struct rank *r)
 	return list;
 }
 
+static json_t *step_json(const struct step_row *x)
+{
+	json_t *j = json_object();
+
+#define STEP PUT
+#include "report/members.def"
+	return j;
+}
+
 static json_t *steps_json(const struct rank *r)
 {
 	json_t *list = json_array();
 
-	for (size_t i = 0; i < r->step_count; i++) {
-		const struct step_row *s = &r->steps[i];
-		json_t *row = json_object();
-
-		set(row, "step", json_integer(s->step));
-		set(row, "start_s", json_real(s->start_s));
-		set(row, "end_s", json_real(s->end_s));
-		set(row, "floor_bytes", json_integer(s->floor));
-		set(row, "peak_bytes", json_integer(s->peak));
-		set(row, "peak_phase", text(s->peak_phase));
-		set(row, "reserved_bytes", json_integer(s->reserved));
-		set(row, "device_bytes", size(s->device));
-		set(row, "forwards", json_integer(s->forwards));
-		set(row, "backwards", json_integer(s->backwards));
-		json_array_append_new(list, row);
-	}
+	for (size_t i = 0; i < r->step_count; i++)
+		json_array_append_new(list, step_json(&r->steps[i]));
 	return list;
+}
+
+static json_t *phase_json(const struct phase_row *x)
+{
+	json_t *j = json_object();
+
+#define PHASE PUT
+#include "report/members.def"
+	return j;
 }
 
 static json_t *phases_json(const struct rank *r)
 {
 	json_t *list = json_array();
 
-	for (size_t i = 0; i < r->phase_count; i++) {
-		const struct phase_row *p = &r->phases[i];
-		json_t *row = json_object();
-
-		set(row, "phase", text(p->phase));
-		set(row, "peak_bytes", json_integer(p->peak));
-		set(row, "time_s", json_real(p->time_s));
-		set(row, "step", p->step ? json_integer(p->step) : json_null());
-		json_array_append_new(list, row);
-	}
+	for (size_t i = 0; i < r->phase_count; i++)
+		json_array_append_new(list, phase_json(&r->phases[i]));
 	return list;
 }
 
@@ -290,18 +285,21 @@ static json_t *spans_json(const struct rank *r)
 	return list;
 }
 
+static json_t *live_row_json(const struct live_row *x)
+{
+	json_t *j = json_object();
+
+#define LIVE PUT_REPORT
+#include "report/members.def"
+	return j;
+}
+
 static json_t *live_json(const struct rank *r)
 {
 	json_t *list = json_array();
 
-	for (size_t i = 0; i < r->live_count; i++) {
-		json_t *row = json_object();
-
-		set(row, "address", json_integer((json_int_t)r->live[i].address));
-		set(row, "bytes", json_integer(r->live[i].bytes));
-		set(row, "stack", text(r->live[i].stack));
-		json_array_append_new(list, row);
-	}
+	for (size_t i = 0; i < r->live_count; i++)
+		json_array_append_new(list, live_row_json(&r->live[i]));
 	return list;
 }
 
@@ -314,10 +312,13 @@ static json_t *versions_json(const struct rank *r)
 	return o;
 }
 
-static json_t *lost_json(const struct rank *r)
+static json_t *lost_json(const struct rank *x)
 {
-	return json_pack("{s:I,s:I,s:o}", "events", (json_int_t)r->lost_events, "places",
-			 (json_int_t)r->lost_stacks, "reason", text(r->lost_reason));
+	json_t *j = json_object();
+
+#define LOST PUT_REPORT
+#include "report/members.def"
+	return j;
 }
 
 static json_t *warnings_json(const struct rank *r)
@@ -329,24 +330,27 @@ static json_t *warnings_json(const struct rank *r)
 	return list;
 }
 
-static void set_identity(json_t *j, const struct rank *r)
+static json_t *final_json(const struct rank *x)
 {
-	set(j, "rank", json_integer(rank_number(r->rank)));
-	set(j, "local_rank", number(r->local_rank));
-	set(j, "world_size", number(r->world_size));
-	set(j, "restart_count", number(r->restart_count));
-	set(j, "run_id", text(r->run_id));
-	set(j, "device", json_integer(r->device));
-	set(j, "host", text(r->host));
-	set(j, "pid", json_integer(r->pid));
-	set(j, "trace", text(r->trace));
-	set(j, "command", text(r->command));
-	set(j, "versions", versions_json(r));
-	set(j, "simulated", json_boolean(r->simulated));
-	set(j, "gpu", text(r->gpu));
-	set(j, "gpu_uuid", text(r->gpu_uuid));
-	set(j, "gpu_pci_bus_id", text(r->gpu_pci));
-	set(j, "device_memory_bytes", size(r->total));
+	json_t *j = json_object();
+
+#define FINAL PUT_REPORT
+#include "report/members.def"
+	return j;
+}
+
+static json_t *exit_status_json(const struct rank *r)
+{
+	return r->ended && r->exit_status >= 0 ? json_integer(r->exit_status) : json_null();
+}
+
+static json_t *sharer_json(const struct rank *x)
+{
+	json_t *j = json_object();
+
+#define SHARER PUT_REPORT
+#include "report/members.def"
+	return j;
 }
 
 /* The processes of other ranks that are on the same GPU. */
@@ -354,65 +358,21 @@ static json_t *sharers_json(const struct report *report, const struct rank *r)
 {
 	json_t *list = json_array();
 
-	for (size_t i = 0; i < report->count; i++) {
-		const struct rank *other = &report->ranks[i];
-		json_t *o;
-
-		if (other == r || !rank_shares_gpu(r, other))
-			continue;
-		o = json_object();
-		set(o, "rank", number(other->rank));
-		set(o, "pid", json_integer(other->pid));
-		set(o, "device", json_integer(other->device));
-		json_array_append_new(list, o);
-	}
+	for (size_t i = 0; i < report->count; i++)
+		if (&report->ranks[i] != r && rank_shares_gpu(r, &report->ranks[i]))
+			json_array_append_new(list, sharer_json(&report->ranks[i]));
 	return list;
 }
 
 static json_t *rank_json(const struct report *report, size_t index)
 {
-	const struct rank *r = &report->ranks[index];
-	json_t *j = json_object(), *final = json_object();
+	const struct rank *x = &report->ranks[index];
+	json_t *j = json_object();
 
-	set_identity(j, r);
-	set(j, "shares_gpu_with", sharers_json(report, r));
-	set(j, "end", text(end_name(r->end)));
-	set(j, "exit_status",
-	    r->ended && r->exit_status >= 0 ? json_integer(r->exit_status) : json_null());
-	set(j, "start_time_s", json_real((double)r->start_realtime_ns / 1e9));
-	set(j, "duration_s", json_real(r->duration_s));
-	set(j, "events", json_integer((json_int_t)r->events));
-	set(j, "tensor_allocs", json_integer((json_int_t)r->tensor_allocs));
-	set(j, "tensor_frees", json_integer((json_int_t)r->tensor_frees));
-	set(j, "counted_from", text(r->counted_from_runtime ? "cudaMallocAsync" : "allocator"));
-	set(j, "peak", peak_json(r));
-	set(j, "owners", owners_json(r));
-	set(j, "communicators", comms_json(r));
-	set(j, "communicator_count", json_integer((json_int_t)r->comms_seen));
-	set(j, "imported_peak_bytes", size(r->imported_peak));
-	set(j, "managed_peak_bytes", size(r->managed_peak));
-	set(j, "host_pinned_peak_bytes", size(r->host_pinned_peak));
-	set(j, "host_registered_peak_bytes", size(r->host_registered_peak));
-	set(j, "oom", oom_json(r));
-	set(j, "need", need_json(report, r));
-	set(j, "inference", inference_json(r));
-	set(j, "oom_count", json_integer((json_int_t)r->ooms_seen));
-	set(final, "allocated_bytes", json_integer(r->final_bytes));
-	set(final, "reserved_bytes", json_integer(r->final_reserved));
-	set(final, "blocks", json_integer((json_int_t)r->final_blocks));
-	set(j, "final", final);
-	set(j, "steps", steps_json(r));
-	set(j, "phases", phases_json(r));
-	set(j, "steps_marked", json_boolean(r->steps_marked));
-	set(j, "asked_phase", text(r->asked_phase));
-	set(j, "named_phases", named_json(r));
-	set(j, "moments", moments_json(r));
-	set(j, "phase_starts", spans_json(r));
-	set(j, "timeline", timeline_json(r));
-	set(j, "lost", lost_json(r));
-	set(j, "warnings", warnings_json(r));
-	if (r->has_live)
-		set(j, "live", live_json(r));
+#define RANK PUT
+#include "report/members.def"
+	if (x->has_live)
+		set(j, "live", live_json(x));
 	return j;
 }
 
