@@ -109,7 +109,7 @@ static enum category category(const json_t *v)
 
 #define get_NUMBER(r, v) (int)between(v, INT32_MIN, INT32_MAX)
 #define get_COUNT(r, v) (uint32_t) between(v, 0, UINT32_MAX)
-#define get_STEP(r, v) get_COUNT(r, v)
+#define get_NONZERO(r, v) get_COUNT(r, v)
 #define get_INDEX(r, v) (json_is_integer(v) ? (int)between(v, 0, INT32_MAX) : NO_RANK)
 #define get_LONG(r, v) (uint64_t) between(v, 0, INT64_MAX)
 #define get_BYTES(r, v) between(v, -BYTES_LIMIT, BYTES_LIMIT)

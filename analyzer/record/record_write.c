@@ -54,7 +54,7 @@ static json_t *text(const char *s, size_t most)
 #define put_OWNED(v) text(v, WORD_MOST)
 #define put_MODULE(v) text(v, WORD_MOST)
 #define put_TEXT(v) text(v, TEXT_MOST)
-#define put_STEP(v) json_integer(v)
+#define put_NONZERO(v) json_integer(v)
 #define PUT(key, type, value, in) PUT_##in(key, type, value)
 #define PUT_BOTH(key, type, value) set(j, key, put_##type(value));
 #define PUT_RECORD(key, type, value) PUT_BOTH(key, type, value)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "util/buf.h"
+#include "report/member_json.h"
 #include "report/report.h"
 #include "util/util.h"
 
@@ -35,16 +36,21 @@ static inline json_t *size(bytes n)
 	return n == UNKNOWN_BYTES ? json_null() : json_integer(n);
 }
 
-static inline json_t *survival_json(enum survival s)
-{
-	return s == SURVIVED_UNKNOWN ? json_null() : json_boolean(s == SURVIVED_YES);
-}
-
 /* Sets a key to a new value, which the object owns. */
 static inline void set(json_t *object, const char *key, json_t *value)
 {
 	if (json_object_set_new(object, key, value) < 0)
 		BUG("json");
 }
+
+/* The types of members.def that a record writes otherwise (report/member_json.h). */
+#define put_WORD(v) text(v)
+#define put_OWNED(v) text(v)
+#define put_TEXT(v) text(v)
+#define put_MODULE(v) text(*(v) ? (v) : NULL)
+#define put_NONZERO(v) ((v) ? json_integer(v) : json_null())
+
+/* A row of a table of members, as a member of the object `j` that describes `x`. */
+#define PUT_MEMBER(key, type, value) set(j, key, put_##type(value));
 
 #endif

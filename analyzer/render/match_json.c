@@ -2,126 +2,114 @@
 #include "render/inference_output.h"
 #include "render/match_json.h"
 
-static json_t *count(uint64_t n)
+static json_t *component_json(const struct match_component *x)
 {
-	return json_integer((json_int_t)n);
+	json_t *j = json_object();
+
+#define COMPONENT PUT_MEMBER
+#include "match/match_members.def"
+	return j;
 }
 
 static json_t *components_json(const struct match *m)
 {
 	json_t *list = json_array();
 
-	for (size_t i = 0; i < m->component_count; i++) {
-		const struct match_component *c = &m->components[i];
-		json_t *row = json_object();
-
-		set(row, "component", text(c->key));
-		set(row, "estimated_bytes", json_integer(c->estimated));
-		set(row, "observed_bytes", json_integer(c->observed));
-		json_array_append_new(list, row);
-	}
+	for (size_t i = 0; i < m->component_count; i++)
+		json_array_append_new(list, component_json(&m->components[i]));
 	return list;
+}
+
+static json_t *term_json(const struct match_term *x)
+{
+	json_t *j = json_object();
+
+#define TERM PUT_MEMBER
+#include "match/match_members.def"
+	return j;
 }
 
 static json_t *terms_json(const struct match *m)
 {
 	json_t *list = json_array();
 
-	for (size_t i = 0; i < m->term_count; i++) {
-		const struct match_term *t = &m->terms[i];
-		json_t *row = json_object();
-
-		set(row, "id", text(t->id));
-		set(row, "component", text(t->component));
-		set(row, "estimated_bytes", json_integer(t->estimated));
-		set(row, "observed_bytes", json_integer(t->observed));
-		set(row, "estimated_blocks", t->predicted ? count(t->predicted) : json_null());
-		set(row, "blocks", count(t->blocks));
-		json_array_append_new(list, row);
-	}
+	for (size_t i = 0; i < m->term_count; i++)
+		json_array_append_new(list, term_json(&m->terms[i]));
 	return list;
+}
+
+static json_t *unexplained_stack_json(const struct match_stack *x)
+{
+	json_t *j = json_object();
+
+#define UNEXPLAINED PUT_MEMBER
+#include "match/match_members.def"
+	return j;
 }
 
 static json_t *unexplained_json(const struct match *m)
 {
 	json_t *list = json_array();
 
-	for (size_t i = 0; i < m->unexplained_count; i++) {
-		const struct match_stack *p = &m->unexplained[i];
-		json_t *row = json_object();
-
-		set(row, "stack", text(p->stack));
-		set(row, "category", text(category_key(p->category)));
-		set(row, "bytes", json_integer(p->bytes));
-		set(row, "blocks", count(p->blocks));
-		json_array_append_new(list, row);
-	}
+	for (size_t i = 0; i < m->unexplained_count; i++)
+		json_array_append_new(list, unexplained_stack_json(&m->unexplained[i]));
 	return list;
+}
+
+static json_t *missing_blocks_json(const struct match_missing *x)
+{
+	json_t *j = json_object();
+
+#define MISSING PUT_MEMBER
+#include "match/match_members.def"
+	return j;
 }
 
 static json_t *missing_json(const struct match *m)
 {
 	json_t *list = json_array();
 
-	for (size_t i = 0; i < m->missing_count; i++) {
-		json_t *row = json_object();
-
-		set(row, "id", text(m->missing[i].id));
-		set(row, "block_bytes", json_integer(m->missing[i].size));
-		set(row, "bytes", json_integer(m->missing[i].bytes));
-		set(row, "blocks", count(m->missing[i].blocks));
-		json_array_append_new(list, row);
-	}
+	for (size_t i = 0; i < m->missing_count; i++)
+		json_array_append_new(list, missing_blocks_json(&m->missing[i]));
 	return list;
+}
+
+static json_t *cause_json(const struct match_cause *x)
+{
+	json_t *j = json_object();
+
+#define CAUSE PUT_MEMBER
+#include "match/match_members.def"
+	return j;
 }
 
 static json_t *causes_json(const struct match *m)
 {
 	json_t *list = json_array();
 
-	for (size_t i = 0; i < m->cause_count; i++) {
-		const struct match_cause *c = &m->causes[i];
-		json_t *row = json_object();
-
-		set(row, "key", text(c->key));
-		set(row, "declared", c->declared ? text(c->declared) : json_null());
-		set(row, "value", strcmp(c->value, "~") ? text(c->value) : json_null());
-		set(row, "meaning", text(c->meaning));
-		set(row, "gap_bytes", json_integer(c->gap));
-		set(row, "off_bytes", json_integer(c->error_bytes));
-		json_array_append_new(list, row);
-	}
+	for (size_t i = 0; i < m->cause_count; i++)
+		json_array_append_new(list, cause_json(&m->causes[i]));
 	return list;
 }
 
-static json_t *rank_json(const struct match *m)
+static json_t *what_if_json(const struct match_what_if *x)
 {
-	json_t *row = json_object();
+	json_t *j = json_object();
 
-	set(row, "rank", m->rank->rank == NO_RANK ? json_null() : json_integer(m->rank->rank));
-	set(row, "device", json_integer(m->rank->device));
-	set(row, "simulated", json_boolean(m->rank->simulated));
-	set(row, "stage", json_integer(m->stage));
-	set(row, "system", text(m->system->name));
-	set(row, "verdict", text(m->fails ? "mismatch" : "match"));
-	set(row, "estimated_bytes", json_integer(m->estimated));
-	set(row, "observed_bytes", json_integer(m->observed));
-	set(row, "error", json_real(m->error));
-	set(row, "components", components_json(m));
-	set(row, "terms", terms_json(m));
-	set(row, "unexplained", unexplained_json(m));
-	set(row, "missing", missing_json(m));
-	set(row, "gap_bytes", json_integer(match_gap(m)));
-	set(row, "causes", causes_json(m));
-	if (m->what_if.asked) {
-		json_t *other = json_object();
+#define WHAT_IF PUT_MEMBER
+#include "match/match_members.def"
+	return j;
+}
 
-		set(other, "estimated_bytes", json_integer(m->what_if.estimated));
-		set(other, "low_bytes", json_integer(m->what_if.low));
-		set(other, "high_bytes", json_integer(m->what_if.high));
-		set(row, "what_if", other);
-	}
-	return row;
+static json_t *match_rank_json(const struct match *x)
+{
+	json_t *j = json_object();
+
+#define MATCH PUT_MEMBER
+#include "match/match_members.def"
+	if (x->what_if.asked)
+		set(j, "what_if", what_if_json(&x->what_if));
+	return j;
 }
 
 /* Components whose estimate is off, with the ranks on which it is. */
@@ -155,7 +143,7 @@ void match_json(const struct matches *m, struct buf *out)
 	json_t *root = json_object(), *ranks = json_array();
 
 	for (size_t i = 0; i < m->count; i++)
-		json_array_append_new(ranks, rank_json(&m->list[i]));
+		json_array_append_new(ranks, match_rank_json(&m->list[i]));
 	set(root, "verdict", text(matches_fail(m) ? "mismatch" : "match"));
 	set(root, "tolerance", json_real(m->tolerance));
 	if (m->inference)

@@ -45,23 +45,22 @@ static json_t *groups_json(const struct report *r)
 	return list;
 }
 
+static json_t *outlier_json(const struct rank *of, const struct outlier *x)
+{
+	json_t *j = json_object();
+
+#define OUTLIER PUT_MEMBER
+#include "report/members.def"
+	return j;
+}
+
 static json_t *outliers_json(const struct report *r)
 {
 	const struct ranks *job = r->as_job;
 	json_t *list = json_array();
 
-	for (size_t i = 0; i < job->outlier_count; i++) {
-		const struct outlier *o = &job->outliers[i];
-		json_t *row = json_object();
-
-		set(row, "rank", json_integer(r->ranks[o->rank].rank));
-		set(row, "measure", text(level_key(o->level)));
-		set(row, "bytes", json_integer(o->value));
-		set(row, "median_bytes", json_integer(o->median));
-		set(row, "median_deviation_bytes", json_integer(o->deviation));
-		set(row, "since_step", o->step ? json_integer(o->step) : json_null());
-		json_array_append_new(list, row);
-	}
+	for (size_t i = 0; i < job->outlier_count; i++)
+		json_array_append_new(list, outlier_json(r->ranks, &job->outliers[i]));
 	return list;
 }
 
@@ -114,30 +113,32 @@ json_t *ranks_json(const struct report *r)
 	return o;
 }
 
+static json_t *run_json(const struct recorded_run *run)
+{
+	json_t *j = json_object();
+
+	set(j, "run", text(run->name));
+	set(j, "choice", text(run->choice));
+	set(j, "restart_count", json_integer(run->restart));
+	set(j, "start_time_s", json_real((double)run->began_ns / 1e9));
+	set(j, "ranks", json_integer((json_int_t)run->ranks));
+	set(j, "world_size", run->world_size > 0 ? json_integer(run->world_size) : json_null());
+	set(j, "traces", json_integer((json_int_t)run->traces));
+	set(j, "end", text(run_end_key(run->end)));
+	set(j, "traces_out_of_memory", json_integer((json_int_t)run->ooms));
+	set(j, "peak_allocated_bytes", json_integer(run->peak_allocated));
+	set(j, "peak_device_bytes", size(run->peak_device));
+	set(j, "shown", json_boolean(run->is_latest));
+	return j;
+}
+
 void runs_json(const struct recorded_run *runs, size_t count, struct buf *out)
 {
 	json_t *root = json_object(), *list = json_array();
 	char *dumped;
 
-	for (size_t i = 0; i < count; i++) {
-		const struct recorded_run *run = &runs[i];
-		json_t *j = json_object();
-
-		set(j, "run", text(run->name));
-		set(j, "choice", text(run->choice));
-		set(j, "restart_count", json_integer(run->restart));
-		set(j, "start_time_s", json_real((double)run->began_ns / 1e9));
-		set(j, "ranks", json_integer((json_int_t)run->ranks));
-		set(j, "world_size",
-		    run->world_size > 0 ? json_integer(run->world_size) : json_null());
-		set(j, "traces", json_integer((json_int_t)run->traces));
-		set(j, "end", text(run_end_key(run->end)));
-		set(j, "traces_out_of_memory", json_integer((json_int_t)run->ooms));
-		set(j, "peak_allocated_bytes", json_integer(run->peak_allocated));
-		set(j, "peak_device_bytes", size(run->peak_device));
-		set(j, "shown", json_boolean(run->is_latest));
-		json_array_append_new(list, j);
-	}
+	for (size_t i = 0; i < count; i++)
+		json_array_append_new(list, run_json(&runs[i]));
 	set(root, "runs", list);
 	dumped = json_dumps(root, JSON_INDENT(1));
 	if (!dumped)

@@ -4,18 +4,12 @@
 #include "render/json_util.h"
 #include "render/owners_text.h"
 #include "render/ranks_json.h"
-#include "report/member_json.h"
 
 #include <string.h>
 
-#define put_WORD(v) text(v)
-#define put_OWNED(v) text(v)
-#define put_TEXT(v) text(v)
-#define put_MODULE(v) text(*(v) ? (v) : NULL)
-#define put_STEP(v) ((v) ? json_integer(v) : json_null())
 #define PUT(key, type, value, in) PUT_##in(key, type, value)
-#define PUT_REPORT(key, type, value) set(j, key, put_##type(value));
-#define PUT_BOTH(key, type, value) PUT_REPORT(key, type, value)
+#define PUT_REPORT(key, type, value) PUT_MEMBER(key, type, value)
+#define PUT_BOTH(key, type, value) PUT_MEMBER(key, type, value)
 #define PUT_RECORD(key, type, value)
 static json_t *stack_json(const struct stack_row *x)
 {
@@ -80,11 +74,16 @@ static json_t *owners_json(const struct rank *r)
 	return list;
 }
 
+static json_t *destroyed_json(const struct comm_row *c)
+{
+	return c->destroyed ? json_real(c->destroyed_s) : json_null();
+}
+
 static json_t *comm_json(const struct comm_row *x)
 {
 	json_t *j = json_object();
 
-#define COMM PUT_REPORT
+#define COMM PUT_MEMBER
 #include "report/members.def"
 	return j;
 }
@@ -121,7 +120,7 @@ static json_t *named_row_json(const struct named_row *x)
 {
 	json_t *j = json_object();
 
-#define NAMED PUT_REPORT
+#define NAMED PUT_MEMBER
 #include "report/members.def"
 	return j;
 }
@@ -139,7 +138,7 @@ static json_t *moment_json(const struct moment_row *x)
 {
 	json_t *j = json_object();
 
-#define MOMENT PUT_REPORT
+#define MOMENT PUT_MEMBER
 #include "report/members.def"
 	return j;
 }
@@ -204,7 +203,12 @@ static json_t *failure_owners_json(const struct rank *r, const struct oom *o)
 	return j;
 }
 
-static json_t *oom_json(const struct rank *rank, const struct oom *x)
+static json_t *oom_stacks_json(const struct oom *o)
+{
+	return stacks_json(&o->stacks);
+}
+
+static json_t *oom_json(const struct rank *of, const struct oom *x)
 {
 	json_t *j = json_object();
 
@@ -289,7 +293,7 @@ static json_t *live_row_json(const struct live_row *x)
 {
 	json_t *j = json_object();
 
-#define LIVE PUT_REPORT
+#define LIVE PUT_MEMBER
 #include "report/members.def"
 	return j;
 }
@@ -316,7 +320,7 @@ static json_t *lost_json(const struct rank *x)
 {
 	json_t *j = json_object();
 
-#define LOST PUT_REPORT
+#define LOST PUT_MEMBER
 #include "report/members.def"
 	return j;
 }
@@ -334,7 +338,7 @@ static json_t *final_json(const struct rank *x)
 {
 	json_t *j = json_object();
 
-#define FINAL PUT_REPORT
+#define FINAL PUT_MEMBER
 #include "report/members.def"
 	return j;
 }
@@ -348,7 +352,7 @@ static json_t *sharer_json(const struct rank *x)
 {
 	json_t *j = json_object();
 
-#define SHARER PUT_REPORT
+#define SHARER PUT_MEMBER
 #include "report/members.def"
 	return j;
 }
@@ -364,9 +368,9 @@ static json_t *sharers_json(const struct report *report, const struct rank *r)
 	return list;
 }
 
-static json_t *rank_json(const struct report *report, size_t index)
+static json_t *rank_json(const struct report *of, size_t index)
 {
-	const struct rank *x = &report->ranks[index];
+	const struct rank *x = &of->ranks[index];
 	json_t *j = json_object();
 
 #define RANK PUT

@@ -1,5 +1,5 @@
-/* The JSON of each TYPE of members.def. WORD, TEXT, OWNED, MODULE and STEP are defined by the two
- * that write: a record shortens its texts. */
+/* The JSON of each TYPE of members.def. WORD, TEXT, OWNED, MODULE and NONZERO are defined by
+ * the two that write: a record shortens its texts. */
 #ifndef MEMTRACE_MEMBER_JSON_H
 #define MEMTRACE_MEMBER_JSON_H
 
@@ -21,6 +21,8 @@
 #define put_SURVIVAL(v) ((v) == SURVIVED_UNKNOWN ? json_null() : json_boolean((v) == SURVIVED_YES))
 #define put_SCOPE(v) json_string(peak_scope_key(v))
 #define put_CATEGORY(v) json_string(category_key(v))
-#define put_PART(v) (v)
+#define put_REAL(v) json_real(v)
+#define put_PART(name) name##_json(x)
+#define put_PART_OF(name) name##_json(of, x)
 
 #endif
