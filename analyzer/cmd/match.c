@@ -2,7 +2,7 @@
 #include "cmd/command.h"
 #include "cmd/match_ranks.h"
 #include "match/match.h"
-#include "render/inference_output.h"
+#include "render/inferred_output.h"
 #include "render/match_json.h"
 #include "render/match_text.h"
 #include "util/shell.h"
@@ -105,7 +105,7 @@ static void add_page(const struct matches *m, char **paths, size_t count, const 
 	if (o->how != HOW_AUTO)
 		add_option(&options, "--how", opt_word(HOW_WORDS, o->how));
 	add_text(&options, "--python", o->python);
-	if (m->inference)
+	if (m->inferred)
 		buf_puts(&options, " --infer");
 	command_add_page(out, &options, paths, count);
 	buf_release(&options);
@@ -137,7 +137,7 @@ static int write_config(const struct match_inputs *j, const char *path, struct e
 	FILE *f = fopen(path, "w");
 	int status = 0;
 
-	inference_file(&j->traces[0].config, &out);
+	inferred_file(&j->traces[0].config, &out);
 	if (!f || fwrite(out.text, 1, out.length, f) != out.length)
 		status = -1;
 	if ((f && fclose(f)) || status)

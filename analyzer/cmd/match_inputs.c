@@ -73,7 +73,7 @@ static int infer_job(struct match_inputs *m, struct err *e)
 							&trace_of(m, &r->ranks[i])->profile };
 	config_init(&c);
 	config_copy(&c, &m->traces[0].config);
-	status = count ? infer(&m->inference, &c, observed, count, e)
+	status = count ? infer(&m->inferred, &c, observed, count, e)
 		       : err_set(e, "none of the traces has an allocation of PyTorch's");
 	for (size_t i = 0; i < m->session.files.count && !status; i++)
 		config_copy(&m->traces[i].config, &c);
@@ -138,6 +138,6 @@ void match_inputs_release(struct match_inputs *m)
 		alloc_profile_release(&m->traces[i].profile);
 	}
 	free(m->traces);
-	inference_release(&m->inference);
+	inferred_release(&m->inferred);
 	session_release(&m->session);
 }

@@ -20,8 +20,8 @@ struct match_inputs {
 	struct session session;
 	struct match_trace *traces; /* one for each file of the session */
 	struct match_trace *by_path;
-	int is_inferred; /* `inference` is set, and all configurations are the inferred one */
-	struct inference inference;
+	int is_inferred; /* `inferred` is set, and all configurations are the inferred one */
+	struct inferred_config inferred;
 };
 
 /*

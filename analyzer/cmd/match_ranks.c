@@ -41,7 +41,7 @@ int match_ranks(struct matches *m, const struct match_inputs *j,
 	if (!system)
 		return -1;
 	if (j->is_inferred) {
-		m->inference = &j->inference;
+		m->inferred = &j->inferred;
 		m->config = &j->traces[0].config;
 	}
 	m->tolerance = o->tolerances.total;

@@ -17,9 +17,9 @@
 /* While other values are open, a difference below 1/NOISE of the smallest gap says nothing. */
 #define NOISE 32
 
-static void look(struct inference_input *j, const struct observed_rank *w, size_t count)
+static void look(struct infer_input *j, const struct observed_rank *w, size_t count)
 {
-	*j = (struct inference_input){ .w = w, .count = count, .world = 1 };
+	*j = (struct infer_input){ .w = w, .count = count, .world = 1 };
 	for (size_t k = 0; k < count; k++) {
 		j->signatures |= w[k].profile->signatures;
 		if (w[k].rank->world_size > j->world)
@@ -35,10 +35,10 @@ static void look(struct inference_input *j, const struct observed_rank *w, size_
 
 /* ---- candidates ---- */
 
-static bytes try_one(const struct config *known, const struct inference_input *j,
+static bytes try_one(const struct config *known, const struct infer_input *j,
 		     const struct candidate *t, const char *attention, bytes enough)
 {
-	struct inference i = { 0 };
+	struct inferred_config i = { 0 };
 	struct err e = { 0 };
 	struct config c;
 	bytes gap = -1;
@@ -52,13 +52,13 @@ static bytes try_one(const struct config *known, const struct inference_input *j
 	if (!config_derive(&c, &e))
 		gap = infer_gap(&c, j->ends, j->end_count, enough);
 	config_release(&c);
-	inference_release(&i);
+	inferred_release(&i);
 	return gap;
 }
 
 /* Returns the candidate's smallest gap over kinds of attention; -1: it cannot be estimated. */
 static bytes keep_better(struct candidate *best, struct candidate *t, const struct config *known,
-			 const struct inference_input *j)
+			 const struct infer_input *j)
 {
 	static const char *const kinds[] = { "sdpa", "eager" };
 	int told = has_signature(j, "attention", "sdpa") ||
@@ -118,7 +118,7 @@ static int64_t longest(const struct candidate *t)
 
 /* Tries all lengths with so many heads, the longest first. */
 static void try_lengths(struct splits *s, struct candidate t, const struct config *known,
-			const struct inference_input *j)
+			const struct infer_input *j)
 {
 	int64_t most = longest(&t);
 
@@ -142,7 +142,7 @@ static void try_lengths(struct splits *s, struct candidate t, const struct confi
  * that learns positions is assumed to train with the longest length, unless another one is notably
  * better. */
 static void try_splits(struct candidate *best, struct candidate t, const struct config *known,
-		       const struct inference_input *j)
+		       const struct infer_input *j)
 {
 	static const int64_t widths[] = { 64, 128, 96, 80, 256, 32, 192, 160, 112, 48, 16 };
 	struct splits s = { .best = { .gap = -1 }, .longest = { .gap = -1 } };
@@ -166,7 +166,7 @@ static void try_splits(struct candidate *best, struct candidate t, const struct 
 /* Tries the widths that the weights allow, with so many experts a token. Heads and length hardly
  * change the result; before they are known, any are used. */
 static void try_widths(struct candidate *best, const struct candidate *t, int64_t topk,
-		       const struct config *known, const struct inference_input *j)
+		       const struct config *known, const struct infer_input *j)
 {
 	const struct layer_hypothesis *r = &t->r;
 	int64_t ffn[MAX_WIDTHS], shared[MAX_WIDTHS];
@@ -190,7 +190,7 @@ static void try_widths(struct candidate *best, const struct candidate *t, int64_
 }
 
 static void choose_widths(struct candidate *t, const struct config *known,
-			  const struct inference_input *j)
+			  const struct infer_input *j)
 {
 	int64_t most = t->r.experts < MAX_TOPK ? t->r.experts : MAX_TOPK;
 	struct candidate best = { .gap = -1 };
@@ -218,7 +218,7 @@ static void choose_widths(struct candidate *t, const struct config *known,
 }
 
 static void choose_of(struct candidate *best, const struct layers *l, const struct config *known,
-		      const struct inference_input *j)
+		      const struct infer_input *j)
 {
 	struct layer_hypothesis hypotheses[MAX_HYPOTHESES];
 	struct token_count tokens[MAX_TOKEN_COUNTS];
@@ -251,7 +251,7 @@ static void choose_of(struct candidate *best, const struct layers *l, const stru
 /* The widths, the length and the heads were chosen with defaults for all other keys. Chooses again
  * with the values that a search found for these. */
 static void choose_again(struct candidate *best, const struct config *known,
-			 const struct inference_input *j)
+			 const struct infer_input *j)
 {
 	static const enum config_field chosen[] = {
 		CONFIG_num_attention_heads,
@@ -264,7 +264,7 @@ static void choose_again(struct candidate *best, const struct config *known,
 		CONFIG_moe_router_topk,
 		CONFIG_moe_shared_expert_intermediate_size,
 	};
-	struct inference i = { 0 };
+	struct inferred_config i = { 0 };
 	struct err e = { 0 };
 	struct config c;
 
@@ -283,7 +283,7 @@ static void choose_again(struct candidate *best, const struct config *known,
 		try_splits(best, *best, &c, j);
 	}
 	config_release(&c);
-	inference_release(&i);
+	inferred_release(&i);
 }
 
 /* Writes the first and the last rank of each stage to `ends`, which has room for all ranks. Ranks
@@ -311,12 +311,12 @@ static size_t ends_of_stages(const struct config *c, const struct observed_rank 
 	return kept;
 }
 
-int infer(struct inference *i, struct config *c, const struct observed_rank *w, size_t count,
+int infer(struct inferred_config *i, struct config *c, const struct observed_rank *w, size_t count,
 	  struct err *e)
 {
 	struct candidate best = { .gap = -1 };
 	struct observed_rank *last;
-	struct inference_input j;
+	struct infer_input j;
 	size_t found = 0;
 
 	look(&j, w, count);

@@ -9,7 +9,7 @@
 
 #include "config/config.h"
 #include "infer/alloc_profile.h"
-#include "infer/inference.h"
+#include "infer/inferred.h"
 #include "report/report.h"
 #include "util/err.h"
 
@@ -21,7 +21,7 @@ struct observed_rank {
 
 /* Adds inferred values to `c`; values that `c` has already stay as they are. Returns -1 if not even
  * the layers can be inferred; the message says why. */
-int infer(struct inference *i, struct config *c, const struct observed_rank *w, size_t count,
+int infer(struct inferred_config *i, struct config *c, const struct observed_rank *w, size_t count,
 	  struct err *e);
 
 #endif

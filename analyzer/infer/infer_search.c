@@ -113,8 +113,8 @@ static void try_values(struct search_result *o, const struct config *c, size_t r
 }
 
 /* Lists the result of a search, with how much worse the next value would be. */
-static void judge(struct inference *i, struct config *c, size_t row, const struct search_result *o,
-		  const struct observed_rank *w, size_t count)
+static void judge(struct inferred_config *i, struct config *c, size_t row,
+		  const struct search_result *o, const struct observed_rank *w, size_t count)
 {
 	enum config_field f = alternatives[row].field;
 	double worse = o->next_gap < 0 ? 1
@@ -125,9 +125,9 @@ static void judge(struct inference *i, struct config *c, size_t row, const struc
 		return;
 	config_unset(c, f);
 	if (worse < WORSE && infer_gap(c, w, count, 0) >= 0) {
-		inference_undetermined(i, f, "%s leaves the same at the peak as %s",
-				       strcmp(o->next, "~") ? o->next : "no value",
-				       strcmp(o->best, "~") ? o->best : "no value");
+		inferred_undetermined(i, f, "%s leaves the same at the peak as %s",
+				      strcmp(o->next, "~") ? o->next : "no value",
+				      strcmp(o->best, "~") ? o->best : "no value");
 		return;
 	}
 	if (strcmp(o->best, "~"))
@@ -139,8 +139,8 @@ static void judge(struct inference *i, struct config *c, size_t row, const struc
 
 /* fp16 and bf16 have the same sizes, but fp16 needs a scaler of the loss. Its few small blocks are
  * visible if everything else is right. */
-static void search_scaler(struct inference *i, struct config *c, const struct observed_rank *w,
-			  size_t count)
+static void search_scaler(struct inferred_config *i, struct config *c,
+			  const struct observed_rank *w, size_t count)
 {
 	struct inferred *told = inferred_find(i, CONFIG_precision);
 	struct err e = { 0 };
@@ -169,7 +169,7 @@ static void search_scaler(struct inference *i, struct config *c, const struct ob
 	free(value);
 }
 
-void infer_search(struct inference *i, struct config *c, const struct observed_rank *w,
+void infer_search(struct inferred_config *i, struct config *c, const struct observed_rank *w,
 		  size_t count)
 {
 	unsigned char *open = xcalloc(alternatives_count, 1);

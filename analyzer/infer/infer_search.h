@@ -13,7 +13,7 @@
 /* The observed peaks of all ranks, added. */
 bytes infer_observed(const struct observed_rank *w, size_t count);
 /* Tries alternatives of everything that is open, and keeps those with the smallest gap. */
-void infer_search(struct inference *i, struct config *c, const struct observed_rank *w,
+void infer_search(struct inferred_config *i, struct config *c, const struct observed_rank *w,
 		  size_t count);
 /*
  * The gap of a configuration on all the ranks: bytes that are missing or unexplained, and with a

@@ -10,7 +10,7 @@
 #include "infer/infer_tokens.h"
 #include "match/match_blocks.h"
 
-static void add_number(struct inference *i, struct config *c, enum config_field f,
+static void add_number(struct inferred_config *i, struct config *c, enum config_field f,
 		       enum inferred_confidence confidence, int64_t value, const char *evidence)
 {
 	char text[32];
@@ -19,7 +19,7 @@ static void add_number(struct inference *i, struct config *c, enum config_field 
 	inferred_add(i, c, f, confidence, text, "%s", evidence);
 }
 
-static void add_flag(struct inference *i, struct config *c, enum config_field f,
+static void add_flag(struct inferred_config *i, struct config *c, enum config_field f,
 		     enum inferred_confidence confidence, int value, const char *evidence)
 {
 	inferred_add(i, c, f, confidence, value ? "true" : "false", "%s", evidence);
@@ -27,7 +27,7 @@ static void add_flag(struct inference *i, struct config *c, enum config_field f,
 
 /* ---- code signatures ---- */
 
-int has_signature(const struct inference_input *j, const char *key, const char *value)
+int has_signature(const struct infer_input *j, const char *key, const char *value)
 {
 	for (size_t m = 0; m < signature_count; m++)
 		if (j->signatures >> m & 1 && !strcmp(signatures[m].key, key) &&
@@ -37,7 +37,7 @@ int has_signature(const struct inference_input *j, const char *key, const char *
 }
 
 /* The first row of a key counts. A row without a value only shows that there are several. */
-static void add_signatures(struct inference *i, struct config *c, const struct inference_input *j)
+static void add_signatures(struct inferred_config *i, struct config *c, const struct infer_input *j)
 {
 	int megatron = has_signature(j, "framework", "megatron-core");
 
@@ -57,7 +57,7 @@ static void add_signatures(struct inference *i, struct config *c, const struct i
 /* ---- a candidate as values ---- */
 
 /* Are most of the layers' activations of 2 bytes an element? */
-static int is_half(const struct inference_input *j, const struct candidate *t)
+static int is_half(const struct infer_input *j, const struct candidate *t)
 {
 	uint64_t half = size_counts_find(&j->profile->forward, t->tokens * t->r.hidden * 2),
 		 whole = size_counts_find(&j->profile->forward, t->tokens * t->r.hidden * 4);
@@ -66,7 +66,7 @@ static int is_half(const struct inference_input *j, const struct candidate *t)
 }
 
 /* Were the weights allocated in 32 bits and converted to 16 afterwards? */
-static int is_converted(const struct inference_input *j, const struct candidate *t)
+static int is_converted(const struct infer_input *j, const struct candidate *t)
 {
 	const struct parameter_sizes *m = &j->profile->parameters[SOURCE_APPLY];
 	bytes largest = 0;
@@ -80,7 +80,7 @@ static int is_converted(const struct inference_input *j, const struct candidate 
 	return t->r.width == 4 && t->layers.source == SOURCE_INIT && found >= t->layers.count;
 }
 
-static void add_precision(struct inference *i, struct config *c, const struct inference_input *j,
+static void add_precision(struct inferred_config *i, struct config *c, const struct infer_input *j,
 			  const struct candidate *t)
 {
 	int own_master = has_signature(j, "framework", "megatron-core") ||
@@ -120,7 +120,7 @@ static const char *experts_from(const struct layer_hypothesis *r)
 					      : "rows of the router";
 }
 
-static void add_layout(struct inference *i, struct config *c, const struct inference_input *j,
+static void add_layout(struct inferred_config *i, struct config *c, const struct infer_input *j,
 		       const struct candidate *t)
 {
 	int megatron = has_signature(j, "framework", "megatron-core");
@@ -168,7 +168,7 @@ static enum inferred_confidence sure_of(const struct candidate *t, bytes next)
 
 /* Mixtral's configuration has one width, the experts'. Others have a second one for layers without
  * experts, and this job has no such layer. */
-static void add_experts(struct inference *i, struct config *c, const struct candidate *t)
+static void add_experts(struct inferred_config *i, struct config *c, const struct candidate *t)
 {
 	const struct layer_hypothesis *r = &t->r;
 	enum config_field width =
@@ -191,10 +191,10 @@ static void add_experts(struct inference *i, struct config *c, const struct cand
 			   r->shared, "a shared expert's weights and activations");
 	}
 	if (width != CONFIG_ffn_hidden_size)
-		inference_undetermined(i, CONFIG_ffn_hidden_size, "no layer is without experts");
+		inferred_undetermined(i, CONFIG_ffn_hidden_size, "no layer is without experts");
 }
 
-static void add_sizes(struct inference *i, struct config *c, const struct candidate *t)
+static void add_sizes(struct inferred_config *i, struct config *c, const struct candidate *t)
 {
 	const struct layer_hypothesis *r = &t->r;
 	int64_t head = r->hidden / t->heads,
@@ -249,7 +249,7 @@ static void add_sizes(struct inference *i, struct config *c, const struct candid
 	}
 }
 
-static void add_architecture(struct inference *i, struct config *c, const struct candidate *t)
+static void add_architecture(struct inferred_config *i, struct config *c, const struct candidate *t)
 {
 	const struct layer_hypothesis *r = &t->r;
 	int vectors = r->vectors - 2 * r->linear_bias;
@@ -283,7 +283,7 @@ static int64_t round_decimal(int64_t least, int64_t most)
 	return most;
 }
 
-static void add_bucket(struct inference *i, struct config *c, const struct inference_input *j)
+static void add_bucket(struct inferred_config *i, struct config *c, const struct infer_input *j)
 {
 	bytes each = strcmp(c->precision, "fp32") ? 2 : 4, size = j->profile->bucket;
 
@@ -296,7 +296,7 @@ static void add_bucket(struct inference *i, struct config *c, const struct infer
 			 "one such buffer, or two in turn");
 }
 
-static void add_batch(struct inference *i, struct config *c, const struct inference_input *j,
+static void add_batch(struct inferred_config *i, struct config *c, const struct infer_input *j,
 		      const struct candidate *t)
 {
 	int64_t chunks = config_has(c, CONFIG_virtual_pipeline_model_parallel_size)
@@ -323,7 +323,7 @@ static void add_batch(struct inference *i, struct config *c, const struct infere
 		add_bucket(i, c, j);
 }
 
-void infer_values(struct inference *i, struct config *c, const struct inference_input *j,
+void infer_values(struct inferred_config *i, struct config *c, const struct infer_input *j,
 		  const struct candidate *t)
 {
 	add_signatures(i, c, j);

@@ -6,7 +6,7 @@
 #include "infer/infer_layers.h"
 
 /* All ranks of the job, and the code signatures found in any of them. */
-struct inference_input {
+struct infer_input {
 	const struct observed_rank *w;
 	size_t count;
 	uint64_t signatures; /* bits: signatures[] of frames.h */
@@ -18,7 +18,7 @@ struct inference_input {
 	bytes notable, clear; /* differences of the gap that are notable, and clear */
 };
 /* Did code run that matches a SIGNATURE row (frames.def) with this key and value? */
-int has_signature(const struct inference_input *j, const char *key, const char *value);
+int has_signature(const struct infer_input *j, const char *key, const char *value);
 
 /* A hypothesis of the layers with a choice for everything that the sizes leave open. */
 struct candidate {
@@ -34,7 +34,7 @@ struct candidate {
 					  heads; -1: none */
 };
 /* Sets what the signatures and the candidate say; values that `c` has stay. */
-void infer_values(struct inference *i, struct config *c, const struct inference_input *j,
+void infer_values(struct inferred_config *i, struct config *c, const struct infer_input *j,
 		  const struct candidate *t);
 
 #endif

@@ -85,13 +85,13 @@ struct tolerances {
 /* The rank's coordinates in its job's layout. */
 struct rank_coordinates match_coordinates(const struct config *c, const struct rank *r);
 
-struct inference;
+struct inferred_config;
 
 struct matches {
 	struct match *list;
 	size_t count;
-	const struct inference *inference; /* NULL: the whole configuration was declared */
-	const struct config *config;       /* inferred and given values */
+	const struct inferred_config *inferred; /* NULL: the whole configuration was declared */
+	const struct config *config;            /* inferred and given values */
 	double tolerance;
 };
 

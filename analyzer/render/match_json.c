@@ -1,5 +1,5 @@
 #include "render/json_util.h"
-#include "render/inference_output.h"
+#include "render/inferred_output.h"
 #include "render/match_json.h"
 
 static json_t *component_json(const struct match_component *x)
@@ -146,8 +146,8 @@ void match_json(const struct matches *m, struct buf *out)
 		json_array_append_new(ranks, match_rank_json(&m->list[i]));
 	set(root, "verdict", text(matches_fail(m) ? "mismatch" : "match"));
 	set(root, "tolerance", json_real(m->tolerance));
-	if (m->inference)
-		inferred_json(m->inference, m->config, root);
+	if (m->inferred)
+		inferred_json(m->inferred, m->config, root);
 	set(root, "ranks", ranks);
 	set(root, "differing", differing_json(m));
 	if (json_dump_callback(root, write_part, out, JSON_INDENT(1)) < 0)

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "report/rank_groups.h"
-#include "render/inference_output.h"
+#include "render/inferred_output.h"
 #include "render/page.h"
 #include "util/size.h"
 
@@ -207,8 +207,8 @@ void match_text(const struct matches *m, const struct style *style, struct buf *
 	struct page p = { .out = out, .style = style };
 	const struct match *worst = &m->list[0];
 
-	if (m->inference)
-		inferred_text(m->inference, out);
+	if (m->inferred)
+		inferred_text(m->inferred, out);
 	for (size_t i = 0; i < m->count; i++)
 		put_verdict(&p, &m->list[i]);
 	if (!m->count)

@@ -249,11 +249,11 @@ static void experts_are_as_sure_as_their_router(void **state)
 		struct alloc_profile profile = { 0 };
 		struct rank rank = { .rank = 0, .world_size = 2 };
 		struct observed_rank w = { &rank, &profile };
-		struct inference_input j = { .w = &w,
-					     .count = 1,
-					     .signatures = mark_of("framework", "megatron-core"),
-					     .world = 2,
-					     .profile = &profile };
+		struct infer_input j = { .w = &w,
+					 .count = 1,
+					 .signatures = mark_of("framework", "megatron-core"),
+					 .world = 2,
+					 .profile = &profile };
 		struct candidate t = { .layers = { .count = 4 },
 				       .r = { .hidden = 512,
 					      .ffn = 704,
@@ -269,7 +269,7 @@ static void experts_are_as_sure_as_their_router(void **state)
 				       .seq = 512,
 				       .heads = 8,
 				       .topk = 2 };
-		struct inference found = { 0 };
+		struct inferred_config found = { 0 };
 		const struct inferred *experts, *ranks;
 		struct config c;
 
@@ -285,7 +285,7 @@ static void experts_are_as_sure_as_their_router(void **state)
 		assert_int_equal(ranks->confidence, rows[i].confidence);
 		assert_int_equal(strstr(experts->evidence, "may share") != NULL, rows[i].no_router);
 		config_release(&c);
-		inference_release(&found);
+		inferred_release(&found);
 	}
 }
 

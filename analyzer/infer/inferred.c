@@ -1,4 +1,4 @@
-#include "infer/inference.h"
+#include "infer/inferred.h"
 
 #include "config/native.h"
 
@@ -14,7 +14,7 @@ const char *inferred_confidence_name(enum inferred_confidence s)
 	return names[s];
 }
 
-void inferred_add(struct inference *i, struct config *c, enum config_field f,
+void inferred_add(struct inferred_config *i, struct config *c, enum config_field f,
 		  enum inferred_confidence confidence, const char *value, const char *evidence, ...)
 {
 	struct err e = { 0 };
@@ -34,7 +34,7 @@ void inferred_add(struct inference *i, struct config *c, enum config_field f,
 	i->list[i->count++] = (struct inferred){ f, xstrdup(value), buf_take(&b), confidence };
 }
 
-void inference_undetermined(struct inference *i, enum config_field f, const char *reason, ...)
+void inferred_undetermined(struct inferred_config *i, enum config_field f, const char *reason, ...)
 {
 	char text[400];
 	va_list args;
@@ -47,7 +47,7 @@ void inference_undetermined(struct inference *i, enum config_field f, const char
 	i->undetermined[i->undetermined_count++] = (struct undetermined){ f, xstrdup(text) };
 }
 
-struct inferred *inferred_find(const struct inference *i, enum config_field f)
+struct inferred *inferred_find(const struct inferred_config *i, enum config_field f)
 {
 	for (size_t k = 0; k < i->count; k++)
 		if (i->list[k].field == f)
@@ -55,7 +55,7 @@ struct inferred *inferred_find(const struct inference *i, enum config_field f)
 	return NULL;
 }
 
-void inference_release(struct inference *i)
+void inferred_release(struct inferred_config *i)
 {
 	for (size_t k = 0; k < i->count; k++) {
 		free(i->list[k].value);
@@ -65,5 +65,5 @@ void inference_release(struct inference *i)
 		free(i->undetermined[k].reason);
 	free(i->list);
 	free(i->undetermined);
-	*i = (struct inference){ 0 };
+	*i = (struct inferred_config){ 0 };
 }

@@ -1,11 +1,11 @@
-#include "render/inference_output.h"
+#include "render/inferred_output.h"
 
 #include "render/json_util.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-void inferred_text(const struct inference *i, struct buf *out)
+void inferred_text(const struct inferred_config *i, struct buf *out)
 {
 	buf_addf(out, "%-44s %-20s %-7s  %s\n", "inferred", "value", "conf.", "evidence");
 	for (size_t k = 0; k < i->count; k++) {
@@ -21,7 +21,7 @@ void inferred_text(const struct inference *i, struct buf *out)
 }
 
 /* Values that the trace has, or that were declared. */
-static json_t *given_json(const struct inference *i, const struct config *c)
+static json_t *given_json(const struct inferred_config *i, const struct config *c)
 {
 	json_t *list = json_array();
 
@@ -44,7 +44,7 @@ static json_t *given_json(const struct inference *i, const struct config *c)
 	return list;
 }
 
-void inferred_json(const struct inference *i, const struct config *c, json_t *root)
+void inferred_json(const struct inferred_config *i, const struct config *c, json_t *root)
 {
 	json_t *list = json_array(), *open = json_array();
 
@@ -84,7 +84,7 @@ static json_t *value_json(const struct config *c, enum config_field f)
 	return j;
 }
 
-void inference_file(const struct config *c, struct buf *out)
+void inferred_file(const struct config *c, struct buf *out)
 {
 	json_t *root = json_object();
 	char *written;
