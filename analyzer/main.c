@@ -1,5 +1,5 @@
 /* memtrace: the memory of GPU jobs. */
-#include "cmd/command.h"
+#include "cmd/commands.h"
 #include "util/buf.h"
 #include "util/version.h"
 

@@ -1,4 +1,4 @@
-/* A command: one row of commands[] in command.c and one file in cmd/. Commands print results and
+/* A command: one file in cmd/ and one row of commands[] (commands.c). Commands print results and
  * choose exit statuses. */
 #ifndef MEMTRACE_COMMAND_H
 #define MEMTRACE_COMMAND_H
@@ -20,15 +20,6 @@ struct command {
 	/* `arguments` ends with NULL; returns the exit status. */
 	int (*run)(char **arguments, size_t count);
 };
-
-extern const struct command cmd_run, cmd_simulate, cmd_report, cmd_diff, cmd_check, cmd_estimate,
-	cmd_html, cmd_match, cmd_plan, cmd_export, cmd_summarize, cmd_history, cmd_preload_path,
-	cmd_completion, cmd_top, cmd_jupyter;
-
-/* In the order of `memtrace --help`; ends with NULL. */
-extern const struct command *const commands[];
-/* NULL: there is no command of this name. */
-const struct command *command_find(const char *name);
 
 /* Parses the options and runs the command, or prints its help. argv[0] is the command's name.
  * Returns the exit status. */

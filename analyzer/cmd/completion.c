@@ -1,5 +1,5 @@
 /* memtrace completion: the completion of a shell, made from the option tables of the commands. */
-#include "cmd/command.h"
+#include "cmd/commands.h"
 #include "util/buf.h"
 
 #include <ctype.h>
