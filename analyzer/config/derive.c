@@ -460,3 +460,13 @@ int config_derive(struct config *c, struct err *e)
 			return -1;
 	return c->from_framework ? config_check_layout(c, e) : 0;
 }
+
+/* RoBERTa's first position follows that of its padding token, 1. */
+int64_t config_most_tokens(const struct config *c)
+{
+	const int64_t positions = c->max_position_embeddings;
+	const int is_roberta = c->model_type && config_is_encoder(c->model_type) &&
+			       strcmp(c->model_type, "bert") != 0;
+
+	return is_roberta && positions > 2 ? positions - 2 : positions;
+}

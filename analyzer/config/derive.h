@@ -12,4 +12,7 @@ int config_derive(struct config *c, struct err *e);
 /* Do the parallel sizes divide what they split? The message names both. */
 int config_check_layout(const struct config *c, struct err *e);
 
+/* The longest sequence for which the model has learned positions; 0: not known. */
+int64_t config_most_tokens(const struct config *c);
+
 #endif

@@ -1,13 +1,12 @@
 /* config.json: transformers' names, and the values that the code of each architecture fixes. */
 #include "config/hf.h"
 
-#include "config/layer_pattern.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "config/parameter_count.h"
 #include "util/buf.h"
 
 static int take_attention_bias(struct reader *r, int field, const char *value)

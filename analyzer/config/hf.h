@@ -8,4 +8,11 @@
 int hf_knows_type(const char *type);
 int config_read_hf(struct reader *r, const struct doc_node *root, const char *name);
 
+/* moe_layer_freq, if the model has experts. */
+int config_read_expert_layers(struct reader *r, const struct doc_node *map, const char *type);
+/* Puts fields from inner maps, and names variants in unmodelled_options. */
+int config_read_variants(struct reader *r, const struct doc_node *map, const char *type);
+/* Names a class that is no language model in unmodelled_options. */
+int config_read_class(struct reader *r, const struct doc_node *map);
+
 #endif

@@ -315,6 +315,20 @@ int megatron_read_script(struct reader *r, const char *script)
 
 /* A key without a row: the name of a field, "no_" and the name of a field, or an argument without
  * effect. */
+static const char *const names[] = {
+#include "config/megatron_names.def"
+};
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static int is_argument(const char *key)
+{
+	return bsearch(&key, names, ARRAY_SIZE(names), sizeof(char *), by_name) != NULL;
+}
+
 static int unknown(struct reader *r, const char *key, const char *value)
 {
 	int field = config_find(key), taken = take_unmodelled(r, key, value);
@@ -332,7 +346,7 @@ static int unknown(struct reader *r, const char *key, const char *value)
 		if (field >= 0 && !strcmp(config_type(field), "BOOL"))
 			return take_not(r, field, value);
 	}
-	if (!megatron_known(key))
+	if (!is_argument(key))
 		config_note(r->c, "%s: unknown key %s", r->origin, key);
 	return 0;
 }
@@ -348,7 +362,7 @@ int megatron_read_key(struct reader *r, const char *key, const char *value)
 
 int megatron_has_key(const char *key)
 {
-	return key_row_find(rows, ARRAY_SIZE(rows), key) != NULL || megatron_known(key);
+	return key_row_find(rows, ARRAY_SIZE(rows), key) != NULL || is_argument(key);
 }
 
 static int put_defaults(struct reader *r, unsigned seen)

@@ -4,11 +4,19 @@
  */
 #include "config/parameter_count.h"
 
-#include "config/layer_pattern.h"
-
 #include <string.h>
 
 #include "util/util.h"
+
+int config_is_encoder(const char *type)
+{
+	static const char *const types[] = { "bert", "roberta", "xlm-roberta", "camembert" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(types); i++)
+		if (!strcmp(types[i], type))
+			return 1;
+	return 0;
+}
 
 /* Projections that transformers has in one module and other frameworks in several; norms of all
  * heads together; a norm of the embeddings. */

@@ -1,7 +1,6 @@
 #include "session/job_assume.h"
 
 #include "config/derive.h"
-#include "config/layer_pattern.h"
 #include "util/buf.h"
 
 #define MOST_TOKENS 4096

@@ -347,7 +347,7 @@ class Megatron(Case):
         sources = [os.path.join(analyzer, folder, name) for folder in ("torch", "distributed", "families", "megatron") for name in os.listdir(os.path.join(analyzer, folder))
                    if name.endswith((".c", ".h", "groups.def")) and not name.startswith("zero")]
         sources += [os.path.join(analyzer, *name) for name in (("systems", "memtrace.c"), ("estimate", "inputs.c"), ("config", "derive.c"),
-                                                              ("config", "layer_pattern.c"))]
+                                                              ("config", "hf_layers.c"))]
         text = "".join(self.text(name) for name in sources)
         read = set(re.findall(r"(?:CONFIG_|->|\(c, |in->c, )(\w+)", text)) | {"moe_layer_freq"}  # config_moe_layer()
         fields = self.text(os.path.join(analyzer, "config", "fields.def")).split("/* ---- DeepSpeed")[0]

@@ -31,8 +31,6 @@ JSON_BY_HAND = {"analyzer/export/ndjson.c": "10 million rows take jansson 10 s w
 # Circles of calls between files, and why they are not taken apart.
 CIRCLES = (
     (("analyzer/cmd/commands.c", "analyzer/cmd/completion.c"), "the table of the commands has completion, which completes each command of the table"),
-    (("analyzer/config/config.c", "analyzer/config/layer_pattern.c", "analyzer/config/reader.c"),
-     "a field's text is checked where it is set, that of a layer pattern too; the variants of a file put fields by the reader"),
     (("preload/hooks/hooks.c", "preload/hooks/real.c"), "the table of hooks.c has the slots of the real functions, and what was found for them is forgotten row by row of that table"),
     (("preload/hooks/nccl.c", "preload/hooks/nccl_use.c"), "the wrapper of each call measures what the call allocated, and adds it to the communicators of the creating calls"),
     (("preload/sim/device/memory.c", "preload/sim/device/pool.c"), "a pool allocates memory of the device, and an allocation of the device is charged to its pool"),
