@@ -47,3 +47,11 @@ void lifetimes_end(struct lifetimes *l, const struct mt_record *alloc,
 	found->freed_thread = freed->thread;
 	found->is_transient = (uint8_t)(is_transient && alloc->time_ns == l->until_ns);
 }
+
+int lifetime_by_stack(const void *a, const void *b)
+{
+	const struct mt_record *x = &(*(const struct lifetime *const *)a)->alloc,
+			       *y = &(*(const struct lifetime *const *)b)->alloc;
+
+	return x->stack != y->stack ? ORDER(x->stack, y->stack) : ORDER(x->time_ns, y->time_ns);
+}

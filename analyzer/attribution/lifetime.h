@@ -30,6 +30,8 @@ void lifetimes_add(struct lifetimes *l, const struct mt_record *alloc);
 /* To be called after the last lifetimes_add(). */
 void lifetimes_sort(struct lifetimes *l);
 void lifetimes_release(struct lifetimes *l);
+/* A comparator of pointers to lifetimes: by stack, the first allocated first. */
+int lifetime_by_stack(const void *a, const void *b);
 
 /* Notes that `freed` frees what `alloc` allocated, if that is one of the blocks. `is_transient`: no
  * block was allocated since the moment. */

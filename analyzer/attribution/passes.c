@@ -312,14 +312,6 @@ static void add_left(struct left_blocks *left, const struct spans *spans, const 
 	}
 }
 
-static int by_stack_and_time(const void *a, const void *b)
-{
-	const struct mt_record *x = &(*(const struct lifetime *const *)a)->alloc,
-			       *y = &(*(const struct lifetime *const *)b)->alloc;
-
-	return x->stack != y->stack ? ORDER(x->stack, y->stack) : ORDER(x->time_ns, y->time_ns);
-}
-
 static void find_left(struct left_blocks *left, const struct lifetimes *l,
 		      const struct spans *spans, const struct tables *t, uint32_t now)
 {
@@ -330,7 +322,7 @@ static void find_left(struct left_blocks *left, const struct lifetimes *l,
 		if (may_be_left(&l->list[i], t))
 			list[count++] = &l->list[i];
 	if (count)
-		qsort(list, count, sizeof(struct lifetime *), by_stack_and_time);
+		qsort(list, count, sizeof(struct lifetime *), lifetime_by_stack);
 	for (size_t i = 0, k; i < count; i = k) {
 		for (k = i; k < count && list[k]->alloc.stack == list[i]->alloc.stack; k++)
 			;

@@ -227,12 +227,6 @@ static json_t *rule_json(const struct checked_rule *v)
 	return o;
 }
 
-static int write_part(const char *part, size_t length, void *out)
-{
-	buf_add(out, part, length);
-	return 0;
-}
-
 static void add_json(struct buf *out, const struct checked_rules *v, int status)
 {
 	static const char *const words[] = { "ok", "over", "unknown" };
@@ -242,7 +236,7 @@ static void add_json(struct buf *out, const struct checked_rules *v, int status)
 		json_array_append_new(list, rule_json(&v->all[i]));
 	set(root, "verdict", json_string(words[status]));
 	set(root, "rules", list);
-	if (json_dump_callback(root, write_part, out, JSON_INDENT(1)) < 0)
+	if (json_dump_callback(root, add_json_part, out, JSON_INDENT(1)) < 0)
 		BUG("json");
 	buf_puts(out, "\n");
 	json_decref(root);

@@ -79,13 +79,15 @@ static int read_runs(struct collecting *c, char **paths, size_t count, struct bu
 {
 	struct record_merge *m = record_merge_new(e);
 	struct taking t = { m, e };
+	const struct trace_records_options options = {
+		.run = given.run, .estimate = 1, .on = take_lines, .context = &t
+	};
 	int status = m ? 0 : -1;
 
 	for (size_t i = 0; i < count && !status; i++) {
 		int found = path_is_records(paths[i])
 				    ? record_each(paths[i], record_merge_add, m, notes, e)
-				    : trace_records(&paths[i], 1, given.run, 1, take_lines, &t,
-						    notes, e);
+				    : trace_records(&paths[i], 1, &options, notes, e);
 
 		status = found < 0 ? -1 : 0;
 	}
@@ -135,76 +137,79 @@ static struct history_run *counterpart(struct history_run *runs, size_t count,
 	return found;
 }
 
-static int show(struct run_store *h, struct history_run *runs, size_t count, char **names,
-		const struct style *style, struct buf *out, struct err *e)
-{
-	struct history_run *r = history_find(runs, count, names[0], e), *other;
+/* The runs that the actions below are about. */
+struct stored_runs {
+	struct run_store *store;
+	struct history_run *list;
+	size_t count;
+	struct style style;
+};
 
-	if (!r || history_parts(h, r, e) < 0)
+static int show(const struct stored_runs *runs, char **names, struct buf *out, struct err *e)
+{
+	struct history_run *r = history_find(runs->list, runs->count, names[0], e), *other;
+
+	if (!r || history_parts(runs->store, r, e) < 0)
 		return -1;
-	other = counterpart(runs, count, r);
-	if (other && history_parts(h, other, e) < 0)
+	other = counterpart(runs->list, runs->count, r);
+	if (other && history_parts(runs->store, other, e) < 0)
 		return -1;
 	if (given.json)
 		history_pair_json(r, other, out);
 	else
-		history_show_text(r, other, style, out);
+		history_show_text(r, other, &runs->style, out);
 	return 0;
 }
 
-static int compare(struct run_store *h, struct history_run *runs, size_t count, char **names,
-		   const struct style *style, struct buf *out, struct err *e)
+static int compare(const struct stored_runs *runs, char **names, struct buf *out, struct err *e)
 {
-	struct history_run *a = history_find(runs, count, names[0], e),
-			   *b = a ? history_find(runs, count, names[1], e) : NULL;
+	struct history_run *a = history_find(runs->list, runs->count, names[0], e),
+			   *b = a ? history_find(runs->list, runs->count, names[1], e) : NULL;
 
-	if (!b || history_parts(h, a, e) < 0 || (a != b && history_parts(h, b, e) < 0))
+	if (!b || history_parts(runs->store, a, e) < 0 ||
+	    (a != b && history_parts(runs->store, b, e) < 0))
 		return -1;
 	if (given.json)
 		history_pair_json(a, b, out);
 	else
-		history_compare_text(a, b, style, out);
+		history_compare_text(a, b, &runs->style, out);
 	return 0;
 }
 
-static int list(struct run_store *h, struct history_run *runs, size_t count, char **names,
-		const struct style *style, struct buf *out, struct err *e)
+static int list(const struct stored_runs *runs, char **names, struct buf *out, struct err *e)
 {
-	(void)h;
 	(void)names;
 	(void)e;
 	if (given.json)
-		history_list_json(runs, count, out);
+		history_list_json(runs->list, runs->count, out);
 	else
-		history_list_text(runs, count, style, out);
+		history_list_text(runs->list, runs->count, &runs->style, out);
 	return 0;
 }
 
-static int trend(struct run_store *h, struct history_run *runs, size_t count, char **names,
-		 const struct style *style, struct buf *out, struct err *e)
+static int trend(const struct stored_runs *runs, char **names, struct buf *out, struct err *e)
 {
 	struct job_trend *trends;
 	size_t n;
 	int status = 0, days = given.days ? given.days : DAYS;
 
 	(void)names;
-	trends_make(&trends, &n, runs, count, days);
+	trends_make(&trends, &n, runs->list, runs->count, days);
 	if (!n)
-		status = err_set(e, "%s has no run that is over", h->path);
+		status = err_set(e, "%s has no run that is over", runs->store->path);
 	else if (given.json)
 		history_trend_json(trends, n, days, out);
 	else
-		history_trend_text(trends, n, days, style, out);
+		history_trend_text(trends, n, days, &runs->style, out);
 	trends_release(trends, n);
 	return status;
 }
 
-/* What is asked about the runs, with the number of names that follow. */
-static const struct question {
+/* The actions about stored runs, and how many runs each is given by name. */
+static const struct history_action {
 	const char *name;
 	size_t names;
-	int (*run)(struct run_store *h, struct history_run *runs, size_t count, char **names,
-		   const struct style *style, struct buf *out, struct err *e);
+	int (*run)(const struct stored_runs *runs, char **names, struct buf *out, struct err *e);
 } actions[] = {
 	{ "list", 0, list },
 	{ "show", 1, show },
@@ -212,25 +217,23 @@ static const struct question {
 	{ "trend", 0, trend },
 };
 
-static int ask(struct run_store *h, const struct question *a, char **names, struct buf *out,
-	       struct err *e)
+static int act_on_runs(struct run_store *h, const struct history_action *a, char **names,
+		       struct buf *out, struct err *e)
 {
-	struct style style = term_style((enum color_when)given.color);
-	struct history_run *runs = NULL;
-	size_t count = 0;
+	struct stored_runs runs = { .store = h, .style = term_style((enum color_when)given.color) };
 	int status = history_open(h, given.file, 1, e);
 
-	style.raw_bytes = given.raw_bytes;
+	runs.style.raw_bytes = given.raw_bytes;
 	if (!status)
-		status = history_list(h, &runs, &count, e);
+		status = history_list(h, &runs.list, &runs.count, e);
 	if (!status && given.job) {
-		count = history_keep_job(runs, count, given.job);
-		if (!count)
+		runs.count = history_keep_job(runs.list, runs.count, given.job);
+		if (!runs.count)
 			status = err_set(e, "%s has no run of job \"%s\"", h->path, given.job);
 	}
 	if (!status)
-		status = a->run(h, runs, count, names, &style, out, e);
-	history_runs_release(runs, count);
+		status = a->run(&runs, names, out, e);
+	history_runs_release(runs.list, runs.count);
 	return status;
 }
 
@@ -276,7 +279,7 @@ static int act(char **words, size_t count, struct buf *out, struct err *e)
 			return err_set(e, "history %s needs %zu %s, not %zu", words[0],
 				       actions[i].names, actions[i].names == 1 ? "run" : "runs",
 				       count - 1);
-		status = ask(&h, &actions[i], words + 1, out, e);
+		status = act_on_runs(&h, &actions[i], words + 1, out, e);
 		history_close(&h);
 		return status;
 	}

@@ -114,15 +114,19 @@ static int verify(const struct plan *p, const struct options *o, struct err *e)
 	char **command = xcalloc(words.count + 1, sizeof(*command));
 	size_t count = p->fitting.count < (size_t)o->verify ? p->fitting.count : (size_t)o->verify;
 	struct verified_layout *list = xcalloc(count + 1, sizeof(*list));
+	const struct verify_options options = {
+		.gpu = o->job.gpu,
+		.command = command,
+		.messages = simulation_messages(),
+		.output_to_stderr = o->json, /* standard output is the document */
+	};
 	struct buf out = { 0 };
 	int fitting = 0, status;
 	json_t *simulated;
 
 	for (size_t i = 0; i < words.count; i++)
 		command[i] = (char *)words.at[i];
-	/* With --json, standard output is a document. */
-	if (verify_plan(p, o->job.gpu, command, simulation_messages(), o->json, list, count, e) <
-	    0) {
+	if (verify_plan(p, &options, list, count, e) < 0) {
 		status = command_fail(STATUS_INTERNAL, e);
 	} else if (o->json) {
 		simulated = verify_plan_json(list, count);

@@ -66,6 +66,9 @@ static const struct opt rows[] = {
 
 static int run(char **paths, size_t count)
 {
+	const struct trace_records_options options = { .run = given.run,
+						       .estimate = given.estimate,
+						       .on = write_now };
 	struct buf notes = { 0 };
 	struct err e = { 0 };
 	int status;
@@ -77,8 +80,7 @@ static int run(char **paths, size_t count)
 			&e, "--merge joins records as they are: leave --run and --estimate away");
 	else
 		status = given.merge ? merge(paths, count, &notes, &e)
-				     : trace_records(paths, count, given.run, given.estimate,
-						     write_now, NULL, &notes, &e);
+				     : trace_records(paths, count, &options, &notes, &e);
 	if (notes.length)
 		fputs(notes.text, stderr);
 	buf_release(&notes);

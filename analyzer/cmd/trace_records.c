@@ -10,12 +10,11 @@
 #include <pthread.h>
 #include <string.h>
 
-/* What the threads that read traces share. */
+/* Shared by the threads that read traces. */
 struct record_writing {
 	pthread_mutex_t lock;
 	struct record_estimates *estimates; /* NULL: not asked for */
-	int (*on)(void *context, struct str lines);
-	void *context;
+	const struct trace_records_options *options;
 	int failed;
 };
 
@@ -36,27 +35,26 @@ static void write_records(void *context, struct report *devices, const struct co
 	}
 	pthread_mutex_lock(&w->lock);
 	if (!w->failed && out.length)
-		w->failed = w->on(w->context, (struct str){ out.text, out.length }) < 0;
+		w->failed = w->options->on(w->options->context,
+					   (struct str){ out.text, out.length }) < 0;
 	pthread_mutex_unlock(&w->lock);
 	buf_release(&out);
 	diagnosis_release(&diagnosis);
 }
 
-int trace_records(char *const *paths, size_t count, const char *run, int estimate,
-		  int (*on)(void *context, struct str lines), void *context, struct buf *notes,
-		  struct err *e)
+int trace_records(char *const *paths, size_t count, const struct trace_records_options *options,
+		  struct buf *notes, struct err *e)
 {
-	struct record_writing w = { .lock = PTHREAD_MUTEX_INITIALIZER,
-				    .on = on,
-				    .context = context };
+	struct record_writing w = { .lock = PTHREAD_MUTEX_INITIALIZER, .options = options };
 	struct session_options load = { .rank = NO_RANK,
 					.progress = term_progress,
 					.on_devices = write_records,
 					.context = &w };
 	struct session session;
-	int status = session_find(&session, paths, count, run ? run : every_run, notes, e);
+	int status = session_find(&session, paths, count, options->run ? options->run : every_run,
+				  notes, e);
 
-	w.estimates = estimate ? record_estimates_new() : NULL;
+	w.estimates = options->estimate ? record_estimates_new() : NULL;
 	if (!status)
 		status = session_read(&session, &load, notes, e);
 	term_progress_end();

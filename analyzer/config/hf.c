@@ -36,11 +36,6 @@ static int take_gated(struct reader *r, int field, const char *value)
 	return reader_put(r, field, strncmp(value, "gated", 5) ? "false" : "true");
 }
 
-static int take_attention(struct reader *r, int field, const char *value)
-{
-	return reader_put(r, field, strncmp(value, "flash", 5) ? value : "flash");
-}
-
 static const struct key_row rows[] = {
 	{ "num_hidden_layers", CONFIG_num_layers, NULL },
 	{ "n_layer", CONFIG_num_layers, NULL },

@@ -33,6 +33,11 @@ const struct key_row *key_row_find(const struct key_row *rows, size_t count, con
 	return NULL;
 }
 
+int take_attention(struct reader *r, int field, const char *value)
+{
+	return reader_put(r, field, strncmp(value, "flash", 5) ? value : "flash");
+}
+
 int take_not(struct reader *r, int field, const char *value)
 {
 	int truth = parse_bool(value);

@@ -63,8 +63,9 @@ int reader_read_tree(struct reader *r, const struct key_table *t, const struct d
 		     const char *name);
 
 /* Functions for key_row.take. */
-int take_not(struct reader *r, int field, const char *value);    /* --disable-bias-linear */
-int take_ignore(struct reader *r, int field, const char *value); /* a key without effect */
+int take_not(struct reader *r, int field, const char *value);       /* --disable-bias-linear */
+int take_attention(struct reader *r, int field, const char *value); /* flash_attention_2 is flash */
+int take_ignore(struct reader *r, int field, const char *value);    /* a key without effect */
 /* Any framework's name of an optimizer. */
 int take_optimizer(struct reader *r, int field, const char *value);
 

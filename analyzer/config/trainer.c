@@ -80,11 +80,6 @@ static int take_checkpointing(struct reader *r, int field, const char *value)
 	return on ? reader_put(r, field, "full") : 0;
 }
 
-static int take_attention(struct reader *r, int field, const char *value)
-{
-	return reader_put(r, field, strncmp(value, "flash", 5) ? value : "flash");
-}
-
 static int take_deepspeed(struct reader *r, int field, const char *value)
 {
 	struct trainer_state *s = r->state;

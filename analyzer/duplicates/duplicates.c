@@ -230,14 +230,6 @@ static int is_data(const struct trained *n, const struct lifetime *l, const stru
 	       !trained_has(n, l->alloc.bytes * 2);
 }
 
-static int by_stack(const void *a, const void *b)
-{
-	const struct mt_record *x = &(*(const struct lifetime *const *)a)->alloc,
-			       *y = &(*(const struct lifetime *const *)b)->alloc;
-
-	return x->stack != y->stack ? ORDER(x->stack, y->stack) : ORDER(x->time_ns, y->time_ns);
-}
-
 /* The last activity before a span that is not the job's own code. */
 static uint8_t activity_before(const struct spans *spans, const struct span *s)
 {
@@ -329,7 +321,7 @@ static void find_data(struct duplicates *d, const struct trained *n, const struc
 		      const struct span *now)
 {
 	if (count)
-		qsort(held, count, sizeof(struct lifetime *), by_stack);
+		qsort(held, count, sizeof(struct lifetime *), lifetime_by_stack);
 	for (size_t i = 0, k; i < count; i = k) {
 		struct set s;
 

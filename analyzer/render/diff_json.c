@@ -47,12 +47,6 @@ static json_t *side_json(const struct diff_side *s)
 	return list;
 }
 
-static int write_part(const char *part, size_t length, void *out)
-{
-	buf_add(out, part, length);
-	return 0;
-}
-
 void diff_json(const struct diff *c, int has_limit, int is_over, struct buf *out)
 {
 	json_t *root = json_object(), *items = json_array();
@@ -63,7 +57,7 @@ void diff_json(const struct diff *c, int has_limit, int is_over, struct buf *out
 		json_array_append_new(items, item_json(&c->items[i]));
 	set(root, "items", items);
 	set(root, "over", has_limit ? json_boolean(is_over) : json_null());
-	if (json_dump_callback(root, write_part, out, JSON_INDENT(1)) < 0)
+	if (json_dump_callback(root, add_json_part, out, JSON_INDENT(1)) < 0)
 		BUG("json");
 	buf_puts(out, "\n");
 	json_decref(root);

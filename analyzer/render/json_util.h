@@ -43,6 +43,13 @@ static inline void set(json_t *object, const char *key, json_t *value)
 		BUG("json");
 }
 
+/* For json_dump_callback(): adds to a struct buf. */
+static inline int add_json_part(const char *part, size_t length, void *out)
+{
+	buf_add(out, part, length);
+	return 0;
+}
+
 /* The types of members.def that a record writes otherwise (report/member_json.h). */
 #define put_WORD(v) text(v)
 #define put_OWNED(v) text(v)

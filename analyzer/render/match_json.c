@@ -132,12 +132,6 @@ static json_t *differing_json(const struct matches *m)
 	return list;
 }
 
-static int write_part(const char *part, size_t length, void *out)
-{
-	buf_add(out, part, length);
-	return 0;
-}
-
 void match_json(const struct matches *m, struct buf *out)
 {
 	json_t *root = json_object(), *ranks = json_array();
@@ -150,7 +144,7 @@ void match_json(const struct matches *m, struct buf *out)
 		inferred_json(m->inferred, m->config, root);
 	set(root, "ranks", ranks);
 	set(root, "differing", differing_json(m));
-	if (json_dump_callback(root, write_part, out, JSON_INDENT(1)) < 0)
+	if (json_dump_callback(root, add_json_part, out, JSON_INDENT(1)) < 0)
 		BUG("json");
 	buf_puts(out, "\n");
 	json_decref(root);

@@ -380,12 +380,6 @@ static json_t *rank_json(const struct report *of, size_t index)
 	return j;
 }
 
-static int add_part(const char *part, size_t length, void *out)
-{
-	buf_add(out, part, length);
-	return 0;
-}
-
 /* A report that is being written, as jansson writes the whole of it: for many ranks that would take
  * gigabytes of memory. */
 struct parts {
@@ -404,7 +398,7 @@ static void add_value(struct parts *p, json_t *j, int depth)
 	if (p->edit)
 		p->edit(p->context, j);
 	p->value.length = 0;
-	if (json_dump_callback(j, add_part, &p->value, JSON_INDENT(1) | JSON_ENCODE_ANY) < 0)
+	if (json_dump_callback(j, add_json_part, &p->value, JSON_INDENT(1) | JSON_ENCODE_ANY) < 0)
 		BUG("json");
 	json_decref(j);
 	for (at = p->value.text; (line = strchr(at, '\n')); at = line + 1) {

@@ -155,20 +155,19 @@ void verify_plan_text(const struct plan *plan, const struct verified_layout *lis
 		buf_puts(out, "\n");
 }
 
-int verify_plan(const struct plan *plan, const char *gpu, char *const *command,
-		const struct messages *messages, int output_to_stderr, struct verified_layout *list,
-		size_t count, struct err *e)
+int verify_plan(const struct plan *plan, const struct verify_options *options,
+		struct verified_layout *list, size_t count, struct err *e)
 {
-	int status = prepare(gpu, e);
+	int status = prepare(options->gpu, e);
 
 	for (size_t i = 0; i < count && !status; i++) {
 		char *directory = layout_directory(i);
 		const struct simulation s = { .directory = directory,
-					      .command = command,
+					      .command = options->command,
 					      .world = (int)plan->gpus,
 					      .gpus_a_node = GPUS_A_NODE,
-					      .output_to_stderr = output_to_stderr,
-					      .messages = messages };
+					      .output_to_stderr = options->output_to_stderr,
+					      .messages = options->messages };
 
 		list[i] = (struct verified_layout){ .verdict = FAILED };
 		status = verify_layout(plan, &plan->fitting.at[i], &s, &list[i], e);

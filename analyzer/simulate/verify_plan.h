@@ -14,14 +14,19 @@ struct verified_layout {
 	enum verdict verdict;
 };
 
-/*
- * Fills list[] for the first `count` layouts of plan->fitting. `command` has the placeholders {tp},
- * {pp}, {cp}, {dp}, {vpp}, {ep}, {mbs}, {recompute}, {zero} and {micro_batches}. A rank of the
- * first, the second and the last stage is simulated, each alone.
- */
-int verify_plan(const struct plan *plan, const char *gpu, char *const *command,
-		const struct messages *messages, int output_to_stderr, struct verified_layout *list,
-		size_t count, struct err *e);
+struct verify_options {
+	const char *gpu;
+	/* With the placeholders {tp}, {pp}, {cp}, {dp}, {vpp}, {ep}, {mbs}, {recompute}, {zero} and
+	 * {micro_batches}. */
+	char *const *command;
+	const struct messages *messages;
+	int output_to_stderr; /* of the command */
+};
+
+/* Fills list[] for the first `count` layouts of plan->fitting. A rank of the first, the second and
+ * the last stage is simulated, each alone. */
+int verify_plan(const struct plan *plan, const struct verify_options *options,
+		struct verified_layout *list, size_t count, struct err *e);
 /* Adds a line a layout: its sizes, the estimate, the simulated peak beside it. */
 void verify_plan_text(const struct plan *plan, const struct verified_layout *list, size_t count,
 		      struct buf *out);

@@ -197,35 +197,42 @@ static void record_destroyed(const void *caller, void *comm)
 		     memory_stack(&by, UINT64_MAX));
 }
 
-/* MAKER created a communicator between BEFORE and now. SIZE 0: it is to be asked, see
- * describe_later(). */
-static void record_created(const void *caller, const void *maker, int result, void **comm, int size,
-			   int rank, unsigned device, const struct counters_level *before,
-			   const void *parent)
+/* A call that creates a communicator. */
+struct creation {
+	const void *caller, *maker; /* of the call; the real function */
+	int result;
+	void **comm;
+	int size, rank; /* size 0: is to be asked, see describe_later() */
+	unsigned device;
+	const struct counters_level *before; /* the call */
+	const void *parent;                  /* the communicator that it is made of, or NULL */
+};
+
+static void record_created(const struct creation *c)
 {
-	struct communicator made = { .device = device, .maker = maker };
+	struct communicator made = { .device = c->device, .maker = c->maker };
 	struct counters_level after;
 	uint64_t family;
 	struct module by;
 
-	if ((result != NCCL_SUCCESS && result != NCCL_IN_PROGRESS) || !comm || !*comm ||
+	if ((c->result != NCCL_SUCCESS && c->result != NCCL_IN_PROGRESS) || !c->comm || !*c->comm ||
 	    !recording_on())
 		return;
-	made.comm = *comm;
-	record_destroyed(caller, *comm); /* the end of one at this address was not seen */
-	after = counters_level(device);
-	if (result != NCCL_SUCCESS || groups || !ask_total(maker, *comm, &made.bytes))
-		made.bytes = counters_nccl_took(before, &after);
-	if (after.nccl > before->nccl)
-		nccl_use_except(after.nccl - before->nccl);
-	by = module_of(caller);
-	family = sequence_of(parent);
-	made.sequence = memory_event(MT_COMM_INIT, device, (uintptr_t)*comm, (int64_t)made.bytes,
-				     &by, memory_stack(&by, UINT64_MAX));
-	if (made.sequence != MT_UNKNOWN && (size || result == NCCL_IN_PROGRESS))
-		describe(made.sequence, size, rank, family);
+	made.comm = *c->comm;
+	record_destroyed(c->caller, made.comm); /* the end of one at this address was not seen */
+	after = counters_level(c->device);
+	if (c->result != NCCL_SUCCESS || groups || !ask_total(c->maker, made.comm, &made.bytes))
+		made.bytes = counters_nccl_took(c->before, &after);
+	if (after.nccl > c->before->nccl)
+		nccl_use_except(after.nccl - c->before->nccl);
+	by = module_of(c->caller);
+	family = sequence_of(c->parent);
+	made.sequence = memory_event(MT_COMM_INIT, c->device, (uintptr_t)made.comm,
+				     (int64_t)made.bytes, &by, memory_stack(&by, UINT64_MAX));
+	if (made.sequence != MT_UNKNOWN && (c->size || c->result == NCCL_IN_PROGRESS))
+		describe(made.sequence, c->size, c->rank, family);
 	remember_comm(&made);
-	counters_sample_now(device);
+	counters_sample_now(c->device);
 }
 
 static struct counters_level level_now(unsigned *device)
@@ -284,18 +291,18 @@ static void describe_now(void)
 	}
 }
 
-#define CREATE(symbol, params, args, size, rank)                                                \
-	int symbol params                                                                       \
-	{                                                                                       \
-		__typeof__(symbol) *call = REAL(symbol);                                        \
-		unsigned device = MT_NO_DEVICE;                                                 \
-		struct counters_level before = level_now(&device);                              \
-		int result = call ? call args : NCCL_SYSTEM_ERROR;                              \
-		record_created(CALLER, (void *)call, result, comm, size, rank, device, &before, \
-			       NULL);                                                           \
-		if (groups && result == NCCL_SUCCESS && recording_already() && comm)            \
-			describe_later(*comm, NULL);                                            \
-		return result;                                                                  \
+#define CREATE(symbol, params, args, size, rank)                                                   \
+	int symbol params                                                                          \
+	{                                                                                          \
+		__typeof__(symbol) *call = REAL(symbol);                                           \
+		unsigned device = MT_NO_DEVICE;                                                    \
+		struct counters_level before = level_now(&device);                                 \
+		int result = call ? call args : NCCL_SYSTEM_ERROR;                                 \
+		record_created(&(struct creation){ CALLER, (void *)call, result, comm, size, rank, \
+						   device, &before, NULL });                       \
+		if (groups && result == NCCL_SUCCESS && recording_already() && comm)               \
+			describe_later(*comm, NULL);                                               \
+		return result;                                                                     \
 	}
 
 CREATE(ncclCommInitRank, (void **comm, int size, struct nccl_id id, int rank),
@@ -321,20 +328,19 @@ int ncclCommInitAll(void **comms, int devices, const int *list)
 	for (int i = 0; comms && i < devices; i++) {
 		unsigned d = (unsigned)(list ? list[i] : i);
 		if (d < MT_MAX_DEVICES)
-			record_created(CALLER, (void *)call, result, &comms[i], devices, i, d,
-				       &before[d], NULL);
+			record_created(&(struct creation){ CALLER, (void *)call, result, &comms[i],
+							   devices, i, d, &before[d], NULL });
 	}
 	return result;
 }
 
 /* A communicator made from another one: NCCL knows its size. */
-static void record_made_of(const void *caller, const void *maker, int result, void **out,
-			   unsigned device, const struct counters_level *before, const void *parent)
+static void record_made_of(const struct creation *c)
 {
-	record_created(caller, maker, result, out, 0, 0, device, before, parent);
-	if (result != NCCL_SUCCESS || !recording_already() || !out || !*out)
+	record_created(c);
+	if (c->result != NCCL_SUCCESS || !recording_already() || !c->comm || !*c->comm)
 		return;
-	describe_later(*out, parent);
+	describe_later(*c->comm, c->parent);
 	if (!groups)
 		describe_now();
 }
@@ -347,7 +353,8 @@ int ncclCommSplit(void *comm, int color, int key, void **out, void *config)
 	int result = call ? call(comm, color, key, out, config) : NCCL_SYSTEM_ERROR;
 
 	if (color >= 0)
-		record_made_of(CALLER, (void *)call, result, out, device, &before, comm);
+		record_made_of(&(struct creation){ CALLER, (void *)call, result, out, 0, 0, device,
+						   &before, comm });
 	return result;
 }
 
@@ -358,7 +365,8 @@ int ncclCommShrink(void *comm, int *excluded, int count, void **out, void *confi
 	struct counters_level before = level_now(&device);
 	int result = call ? call(comm, excluded, count, out, config, flags) : NCCL_SYSTEM_ERROR;
 
-	record_made_of(CALLER, (void *)call, result, out, device, &before, comm);
+	record_made_of(&(struct creation){ CALLER, (void *)call, result, out, 0, 0, device, &before,
+					   comm });
 	return result;
 }
 
@@ -370,7 +378,8 @@ int ncclCommGrow(void *comm, int size, const struct nccl_id *id, int rank, void 
 	struct counters_level before = level_now(&device);
 	int result = call ? call(comm, size, id, rank, out, config) : NCCL_SYSTEM_ERROR;
 
-	record_made_of(CALLER, (void *)call, result, out, device, &before, comm);
+	record_made_of(&(struct creation){ CALLER, (void *)call, result, out, 0, 0, device, &before,
+					   comm });
 	return result;
 }
 
