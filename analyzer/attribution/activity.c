@@ -22,7 +22,7 @@ static enum activity of_python(uint32_t flags)
 	/* An optimizer's closure calls the model. */
 	if (flags & (STACK_OPTIMIZER | STACK_CLIPPING) && !(flags & model))
 		return ACTIVITY_OPTIMIZER;
-	/* What stands around such a closure switches the gradients off (LBFGS), and on again. */
+	/* The code around such a closure switches the gradients off (LBFGS), and on again. */
 	if (flags & model && !(flags & STACK_OPTIMIZER) &&
 	    flags & (STACK_EVALUATION | STACK_NO_GRAD))
 		return ACTIVITY_EVALUATION;

@@ -61,28 +61,28 @@ static int is_of_backward(const struct backward *b, const struct mt_record *r)
 	return is_autograd(b, r) && !(tables_stack_flags(b->tables, r->stack) & STACK_RECOMPUTE);
 }
 
-/* The search for places: see backward.h. */
+/* The search for positions: see backward.h. */
 
 /* A run that leaves one block and frees no saved tensor may be of a view, which has no output of
  * its own. */
 static int need_no_output(const struct node_run *r)
 {
 	return r->is_part || r->is_sum || !r->gradients ||
-	       (r->saved == NO_PLACE && r->allocs <= r->frees + 1);
+	       (r->saved == NO_POSITION && r->allocs <= r->frees + 1);
 }
 
 /* No run lies before a saved block that it or a later run frees. */
 static void bound_by_saved(struct backward *b)
 {
-	uint64_t least = NO_PLACE;
+	uint64_t least = NO_POSITION;
 
 	for (size_t i = b->run_count; i-- > 0;) {
 		struct node_run *r = &b->runs[i];
 
-		if (r->saved != NO_PLACE) {
+		if (r->saved != NO_POSITION) {
 			uint64_t from = forward_blocks_beginning(&b->forward, r->saved);
 
-			least = least == NO_PLACE || from > least ? from : least;
+			least = least == NO_POSITION || from > least ? from : least;
 		}
 		r->least = least;
 		r->is_free = (uint8_t)need_no_output(r);
@@ -98,12 +98,13 @@ static void bound_from_above(struct backward *b)
 		struct node_run *r = &b->runs[i];
 
 		r->most = end;
-		r->highest = NO_PLACE;
-		if (r->is_free || r->least == NO_PLACE || r->least >= end || end - r->least > REACH)
+		r->highest = NO_POSITION;
+		if (r->is_free || r->least == NO_POSITION || r->least >= end ||
+		    end - r->least > REACH)
 			continue;
-		for (uint64_t place = end; place-- > r->least;)
-			if (is_alike(forward_block_at(&b->forward, place)->bytes, r->gradient)) {
-				r->highest = end = place;
+		for (uint64_t position = end; position-- > r->least;)
+			if (is_alike(forward_block_at(&b->forward, position)->bytes, r->gradient)) {
+				r->highest = end = position;
 				break;
 			}
 	}
@@ -112,39 +113,39 @@ static void bound_from_above(struct backward *b)
 /* The earliest possible output of each run, from the last run back. */
 static void bound_from_below(struct backward *b)
 {
-	uint64_t begin = forward_blocks_oldest(&b->forward); /* the first place that is possible */
+	uint64_t begin = forward_blocks_oldest(&b->forward); /* the first possible position */
 
 	for (size_t i = b->run_count; i-- > 0;) {
 		struct node_run *r = &b->runs[i];
 
-		if (r->least != NO_PLACE && r->least > begin)
+		if (r->least != NO_POSITION && r->least > begin)
 			begin = r->least;
-		r->lowest = NO_PLACE;
-		if (r->highest != NO_PLACE) {
-			for (uint64_t place = begin; place <= r->highest; place++)
-				if (is_alike(forward_block_at(&b->forward, place)->bytes,
+		r->lowest = NO_POSITION;
+		if (r->highest != NO_POSITION) {
+			for (uint64_t position = begin; position <= r->highest; position++)
+				if (is_alike(forward_block_at(&b->forward, position)->bytes,
 					     r->gradient)) {
-					r->lowest = place;
+					r->lowest = position;
 					break;
 				}
-			if (r->lowest == NO_PLACE)
-				r->highest = NO_PLACE;
+			if (r->lowest == NO_POSITION)
+				r->highest = NO_POSITION;
 		}
-		if (r->least != NO_PLACE)
+		if (r->least != NO_POSITION)
 			r->least = begin;
-		if (r->lowest != NO_PLACE)
+		if (r->lowest != NO_POSITION)
 			begin = r->lowest + 1;
 	}
 }
 
-/* Adds the stack that follows a block without one. Returns 0 if the places between the two are not
- * known: nothing follows, or a loop began anew. */
-static int add_next(const struct backward *b, struct origin *o, uint64_t place, uint64_t before)
+/* Adds the stack that follows a block without one. Returns 0 if the positions between the two are
+ * not known: nothing follows, or a loop began anew. */
+static int add_next(const struct backward *b, struct origin *o, uint64_t position, uint64_t before)
 {
 	struct origin between = { 0 };
 	uint32_t line, next = MT_NO_STACK;
 
-	for (uint64_t i = place + 1; i < b->forward.count && i < place + REACH && !next; i++)
+	for (uint64_t i = position + 1; i < b->forward.count && i < position + REACH && !next; i++)
 		if (!forward_block_at(&b->forward, i)->unframed)
 			next = forward_block_at(&b->forward, i)->stack;
 	if (!next)
@@ -159,31 +160,31 @@ static int add_next(const struct backward *b, struct origin *o, uint64_t place, 
 	return 1;
 }
 
-/* Adds a place as a possible one. Returns 0 if it says nothing. */
-static int add_place(const struct backward *b, struct origin *o, uint64_t place)
+/* Adds a position as a possible one. Returns 0 if it says nothing. */
+static int add_position(const struct backward *b, struct origin *o, uint64_t position)
 {
-	uint64_t with_stack = forward_blocks_framed(&b->forward, place);
+	uint64_t with_stack = forward_blocks_framed(&b->forward, position);
 	uint32_t stack;
 
-	if (with_stack == NO_PLACE)
+	if (with_stack == NO_POSITION)
 		return 0;
 	stack = forward_block_at(&b->forward, with_stack)->stack;
 	origin_add(o, b->tables, stack);
 	/* The small blocks behind a loss are its results. */
-	return with_stack == place || tables_stack_flags(b->tables, stack) & STACK_LOSS ||
-	       add_next(b, o, place, with_stack);
+	return with_stack == position || tables_stack_flags(b->tables, stack) & STACK_LOSS ||
+	       add_next(b, o, position, with_stack);
 }
 
-/* What all possible places of a run have in common. */
-static struct origin place_of(const struct backward *b, const struct node_run *r)
+/* The common part of all possible positions of a run. */
+static struct origin origin_of(const struct backward *b, const struct node_run *r)
 {
 	const struct origin none = { 0 };
 	struct origin o = { 0 };
 	uint64_t first = r->least, last = r->most;
 
-	if (r->is_sum || first >= last || (r->highest == NO_PLACE && !r->is_free))
+	if (r->is_sum || first >= last || (r->highest == NO_POSITION && !r->is_free))
 		return none;
-	if (r->highest != NO_PLACE) {
+	if (r->highest != NO_POSITION) {
 		first = r->lowest;
 		last = r->highest + 1;
 	} else if (r->gradients || r->is_part) {
@@ -193,11 +194,11 @@ static struct origin place_of(const struct backward *b, const struct node_run *r
 	}
 	if (last - first > REACH)
 		return none;
-	for (uint64_t place = first; place < last; place++) {
-		if (r->highest != NO_PLACE &&
-		    !is_alike(forward_block_at(&b->forward, place)->bytes, r->gradient))
+	for (uint64_t position = first; position < last; position++) {
+		if (r->highest != NO_POSITION &&
+		    !is_alike(forward_block_at(&b->forward, position)->bytes, r->gradient))
 			continue;
-		if (!add_place(b, &o, place))
+		if (!add_position(b, &o, position))
 			return none;
 	}
 	return origin_is_useful(&o, b->tables) ? o : none;
@@ -238,7 +239,7 @@ static void name_runs(struct backward *b)
 	bound_from_above(b);
 	bound_from_below(b);
 	for (size_t i = 0; i < b->run_count; i++) {
-		struct origin o = place_of(b, &b->runs[i]);
+		struct origin o = origin_of(b, &b->runs[i]);
 
 		if (b->runs[i].allocs)
 			name_from(b, b->runs[i].start_ns, number_of(b, &o));
@@ -254,20 +255,20 @@ static void add_run(struct backward *b)
 		name_runs(b);
 	b->runs = grow(b->runs, b->run_count, &b->run_room, sizeof(*b->runs));
 	b->runs[b->run_count++] = b->now;
-	b->now = (struct node_run){ .saved = NO_PLACE };
+	b->now = (struct node_run){ .saved = NO_POSITION };
 	b->is_doubtful = 0;
 }
 
 static int has_ended(const struct node_run *r)
 {
-	return r->gradients || r->saved != NO_PLACE;
+	return r->gradients || r->saved != NO_POSITION;
 }
 
 static void end_run(struct backward *b)
 {
 	struct node_run *r = &b->now;
 
-	r->is_sum = r->saved == NO_PLACE && r->gradients == 2 && r->allocs == 1 &&
+	r->is_sum = r->saved == NO_POSITION && r->gradients == 2 && r->allocs == 1 &&
 		    is_alike(r->gradient, r->last) && is_alike(r->other_gradient, r->last);
 	if (r->allocs || has_ended(r))
 		add_run(b);
@@ -287,7 +288,7 @@ static void add_to_run(struct backward *b, const struct mt_record *r)
 	int is_part = b->is_doubtful;
 
 	if (!b->pass_ns) {
-		b->now = (struct node_run){ .saved = NO_PLACE };
+		b->now = (struct node_run){ .saved = NO_POSITION };
 		b->pass_ns = r->time_ns;
 		is_part = 0;
 	}
@@ -332,14 +333,15 @@ void backward_alloc(struct backward *b, const struct mt_record *r)
 
 void backward_free(struct backward *b, const struct mt_record *was)
 {
-	uint64_t place;
+	uint64_t position;
 
 	if (!b->pass_ns)
 		return;
 	if (!is_of_backward(b, was)) {
-		place = forward_blocks_find(&b->forward, was);
-		if (place != NO_PLACE && (b->now.saved == NO_PLACE || place > b->now.saved))
-			b->now.saved = place;
+		position = forward_blocks_find(&b->forward, was);
+		if (position != NO_POSITION &&
+		    (b->now.saved == NO_POSITION || position > b->now.saved))
+			b->now.saved = position;
 	} else if (was->time_ns < b->pass_ns || b->has_failed) {
 		return;
 	} else if (was->time_ns < b->own_ns) {

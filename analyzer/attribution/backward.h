@@ -1,6 +1,6 @@
 /*
  * Names for the blocks of a backward pass, which runs on PyTorch's autograd threads without a
- * Python stack: the place in the forward pass whose autograd node allocated them.
+ * Python stack: the position in the forward pass whose autograd node allocated them.
  *
  * What is known of PyTorch's engine: of the nodes that are ready it runs the one that the forward
  * pass made last, so nodes run in the reverse order of the forward pass. A node allocates what it
@@ -10,8 +10,8 @@
  * a block of its size in the forward pass was made by the node's operation;
  *  - a block of the forward pass that is freed was saved by the node that has just run: by the
  *    operation that made it, or by a later one.
- * Both bound the place of each run from two sides, since places only go back. A place is named if
- * the bounds leave one; otherwise what the possible places have in common (origin.h).
+ * Both bound the position of each run from two sides, since positions only go back. A position is
+ * named if the bounds leave one; otherwise what the possible positions have in common (origin.h).
  *
  * With retain_graph=True nothing is freed, and no block gets a name. Recomputed blocks have stacks
  * of their own, and count as the forward pass of the nodes that use them.
@@ -26,7 +26,7 @@
 /* A run of a node: what it allocated and what was freed at its end. */
 struct node_run {
 	uint64_t start_ns;
-	uint64_t saved;       /* the latest freed block of the forward pass; NO_PLACE: none */
+	uint64_t saved;       /* the latest freed block of the forward pass; NO_POSITION: none */
 	bytes gradient;       /* that was freed last */
 	bytes other_gradient; /* that was freed before it */
 	bytes last;           /* the last block that it allocated */
@@ -36,8 +36,8 @@ struct node_run {
 	uint8_t is_part;      /* its end is not certain: the next run may be of the same node */
 	uint8_t is_sum;       /* no node ran: two gradients of a tensor were added */
 	uint8_t is_free; /* set by the search: it need not have an output in the forward pass */
-	uint64_t least, most;     /* places between which it lies, as the search goes on */
-	uint64_t lowest, highest; /* places of its output; NO_PLACE: none was found */
+	uint64_t least, most;     /* positions between which it lies, as the search goes on */
+	uint64_t lowest, highest; /* positions of its output; NO_POSITION: none was found */
 };
 
 struct origin_entry;
@@ -49,7 +49,7 @@ struct backward {
 
 	struct forward_blocks forward;
 
-	struct node_run *runs; /* of the backward pass, whose places are not known yet */
+	struct node_run *runs; /* of the backward pass, whose positions are not known yet */
 	size_t run_count, run_room;
 	struct node_run now;
 	uint64_t pass_ns;      /* when the pass began; 0: there is none now */
@@ -79,18 +79,18 @@ void backward_gap(struct backward *b);
 /* No event follows. */
 void backward_end(struct backward *b);
 
-/* Does a stack of the backward pass say nothing of the place? */
+/* Does a stack of the backward pass say nothing of the position? */
 int backward_has_no_place(const struct tables *t, uint32_t stack);
 
 /*
  * The number of a block's origin, 0 if it has none: it has a stack of its own, is small, or its
- * place is not known. After backward_end().
+ * position is not known. After backward_end().
  */
 uint32_t backward_origin(const struct backward *b, const struct mt_record *alloc);
 
 /*
  * The forward stack to which a block of the backward pass belongs, MT_NO_STACK if not known. Of a
- * place that is known in part, it is the stack of one of the possible places.
+ * position that is known in part, it is the stack of one of the possible positions.
  */
 uint32_t backward_forward_stack(const struct backward *b, const struct mt_record *alloc);
 

@@ -1,7 +1,5 @@
-/*
- * What is known of the live blocks of one moment: of each block, the spans in which it was
- * allocated and freed; of all of them together, what only a comparison shows.
- */
+/* Facts about the live blocks of one moment: for each block, the spans in which it was allocated
+ * and freed; for all of them together, what only a comparison shows. */
 #ifndef MEMTRACE_BLOCK_INFO_H
 #define MEMTRACE_BLOCK_INFO_H
 

@@ -148,7 +148,7 @@ static enum category of_forward(const struct block_context *c, const struct bloc
 	if (f->alloc_flags & STACK_MODULE && block_outlives_backward(c, f) &&
 	    block_is_of_unused_graph(c, f))
 		return CATEGORY_ACTIVATIONS;
-	/* Of an autograd graph without a backward pass. */
+	/* A block of an autograd graph that no backward pass used. */
 	if (f->free_span != f->alloc_span && f->backward_end > span_index(c, f->free_span) &&
 	    f->alloc_flags & STACK_MODULE && !is_dropped_result(f))
 		return CATEGORY_ACTIVATIONS;
@@ -165,8 +165,8 @@ static enum category of_evaluation(const struct block_info *f)
 	return f->alloc_span->activity == ACTIVITY_MAIN ? of_main(f) : CATEGORY_TEMPORARIES;
 }
 
-/* What lies between a backward pass and the next forward pass is the optimizer's step, and the next
- * step's inputs. */
+/* The time between a backward pass and the next forward pass is the optimizer's step, and the
+ * loading of the next step's inputs. */
 static enum category of_between(const struct block_context *c, const struct block_info *f)
 {
 	uint32_t step = c->in.spans->list[c->span_count - 1].step;
@@ -337,11 +337,9 @@ static void find_gradients(const struct block_context *c, struct lifetimes *l)
 	size_counts_release(&parameters);
 }
 
-/*
- * What the job's own code allocates behind the backward pass and keeps may be a state of an
- * optimizer that it wrote itself. Such a block has the size of a parameter; one of another size is
- * data.
- */
+/* A block that the job's own code allocates after the backward pass and keeps may be a state of
+ * an optimizer that it wrote itself. Such a block has the size of a parameter; one of another
+ * size is data. */
 static void find_kept_data(const struct block_context *c, struct lifetimes *l)
 {
 	struct size_counts trained =

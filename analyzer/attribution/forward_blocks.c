@@ -17,18 +17,18 @@ uint64_t forward_blocks_oldest(const struct forward_blocks *f)
 	return kept > f->first ? kept : f->first;
 }
 
-uint64_t forward_blocks_framed(const struct forward_blocks *f, uint64_t place)
+uint64_t forward_blocks_framed(const struct forward_blocks *f, uint64_t position)
 {
-	uint64_t back = forward_block_at(f, place)->unframed;
+	uint64_t back = forward_block_at(f, position)->unframed;
 
-	return place >= forward_blocks_oldest(f) + back ? place - back : NO_PLACE;
+	return position >= forward_blocks_oldest(f) + back ? position - back : NO_POSITION;
 }
 
-uint64_t forward_blocks_beginning(const struct forward_blocks *f, uint64_t place)
+uint64_t forward_blocks_beginning(const struct forward_blocks *f, uint64_t position)
 {
-	uint64_t found = forward_blocks_framed(f, place), first = forward_blocks_oldest(f);
+	uint64_t found = forward_blocks_framed(f, position), first = forward_blocks_oldest(f);
 
-	if (found == NO_PLACE)
+	if (found == NO_POSITION)
 		return first;
 	return found >= first + forward_block_at(f, found)->run
 		       ? found - forward_block_at(f, found)->run
@@ -44,7 +44,7 @@ void forward_blocks_add(struct forward_blocks *f, const struct tables *t, const 
 	if (!f->ring)
 		f->ring = xcalloc(FORWARD_BLOCKS, sizeof(*f->ring));
 	last = f->count ? forward_block_at(f, f->count - 1) : NULL;
-	framed = f->count ? forward_blocks_framed(f, f->count - 1) : NO_PLACE;
+	framed = f->count ? forward_blocks_framed(f, f->count - 1) : NO_POSITION;
 	to = &f->ring[f->count++ % FORWARD_BLOCKS];
 	*to = (struct forward_block){ .time_ns = r->time_ns,
 				      .address = (uint32_t)r->address,
@@ -55,7 +55,7 @@ void forward_blocks_add(struct forward_blocks *f, const struct tables *t, const 
 		to->time_ns = last->time_ns;
 	if (!(tables_stack_flags(t, r->stack) & STACK_FRAMES))
 		to->unframed = last ? last->unframed + 1 : 1;
-	else if (framed != NO_PLACE && forward_block_at(f, framed)->stack == r->stack)
+	else if (framed != NO_POSITION && forward_block_at(f, framed)->stack == r->stack)
 		to->run = forward_block_at(f, framed)->run + (uint32_t)(f->count - 1 - framed);
 }
 
@@ -86,5 +86,5 @@ uint64_t forward_blocks_find(struct forward_blocks *f, const struct mt_record *w
 		if (forward_block_at(f, low)->address == (uint32_t)was->address &&
 		    forward_block_at(f, low)->bytes == was->bytes)
 			return f->found_last = low;
-	return NO_PLACE;
+	return NO_POSITION;
 }

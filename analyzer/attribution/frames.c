@@ -170,7 +170,7 @@ static struct frame_info read_frame(const struct frame_reader *reader, const str
 	return s;
 }
 
-/* As read_frame(), of a frame that may be known. The lock is held. */
+/* Like read_frame(), for a frame that may have been read before. The lock is held. */
 static struct frame_info find_frame(const struct frame_reader *r, const struct mt_frame *f)
 {
 	struct str file = tables_string(r->t, f->file), function = tables_string(r->t, f->function);

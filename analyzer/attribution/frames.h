@@ -41,7 +41,7 @@ enum block_hint {
 	HINT_BUCKETS,  /* DDP's buckets: communication, or the gradients themselves */
 	HINT_REDUCED,  /* communication, or a gradient if it outlives the backward pass */
 	HINT_RECEIVED, /* from another pipeline stage */
-	HINT_UNKNOWN,  /* nobody can tell: allocated before a profile began */
+	HINT_UNKNOWN,  /* unknown: allocated before a profile began */
 	HINT_GRADIENTS,
 	HINT_COPIES, /* of weights, in no module */
 	/* One function allocates blocks of several kinds: the order of its lines decides, see

@@ -108,7 +108,7 @@ static int is_backward(const struct backwards *b, size_t span)
 	return b->spans->list[span].phase == PHASE_BACKWARD;
 }
 
-/* What a backward pass recomputes is of the forward pass before it. */
+/* Blocks that a backward pass recomputes belong to the forward pass before it. */
 static uint32_t backwards_over(struct backwards *b, uint64_t time_ns)
 {
 	for (; b->at < b->spans->count && b->spans->list[b->at].start_ns <= time_ns; b->at++)
@@ -297,8 +297,8 @@ static void add_left(struct left_blocks *left, const struct spans *spans, const 
 	if (!sum || (steps < 2 && tables_stack_is_own_code(t, list[0]->alloc.stack)))
 		return;
 	left->bytes = bytes_add(left->bytes, sum);
-	/* What follows a step counts as of the next one: the first step has none of it, and this
-	 * step's is left of the step before. Otherwise this step may need its own. */
+	/* Blocks after a step count as the next step's: the first step has none of them, and
+	 * this step's are left from the step before. Otherwise this step may need its own. */
 	if (tables_stack_is_own_code(t, list[0]->alloc.stack)) {
 		left->now = bytes_add(left->now, of_now);
 		left->behind = bytes_add(left->behind, from_first ? 0 : of_now);
@@ -362,11 +362,10 @@ static int is_over(const struct span *s, const struct span *now)
 	return s->phase != PHASE_BACKWARD;
 }
 
-/*
- * What the backward passes of this step have made beyond a gradient of each parameter, and stays
- * after them: the graph of gradients that the job differentiates once more, for a penalty on
- * gradients or an inner loop. It needs the forward passes that it comes from.
- */
+/* The bytes that the backward passes of this step allocated beyond a gradient for each
+ * parameter, and that stay after them: the graph of gradients that the job differentiates once
+ * more, for a penalty on gradients or an inner loop. It needs the forward passes that it comes
+ * from. */
 static bytes graph_of_gradients(const struct lifetimes *l, const struct spans *spans,
 				const struct tables *t, const struct span *now)
 {

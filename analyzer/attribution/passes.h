@@ -13,7 +13,8 @@
 #include "attribution/spans.h"
 #include "trace/tables.h"
 
-/* What models in earlier steps made, and the job's own code in each step again. */
+/* Live blocks that models allocated in earlier steps, and that the job's own code allocates in
+ * each step again. */
 struct left_blocks {
 	bytes bytes, most; /* most: of one stack, `stack` */
 	bytes now; /* of this step, from such lines of the job's own code or calls of the model */
@@ -26,13 +27,14 @@ struct left_blocks {
 struct live_passes {
 	uint32_t count; /* with live blocks; the failed request counts as a block of its pass */
 	bytes newest;   /* of the last of them */
-	/* Of the others, if the same code made blocks of a later pass too: those that no backward
-	 * pass has followed, and those that one has. */
+	/* Bytes of the other passes, if the same code allocated blocks in a later pass too: of
+	 * passes that no backward pass has followed, and of those that one has. */
 	bytes waiting, kept;
 	uint32_t waiting_count, kept_count, kept_stack; /* the stack of the largest kept block */
 	uint32_t
 		kept_stacks; /* different stacks of blocks of the kept pass that has most of them */
-	/* Of the newest pass: what a call of the model made, if another line called it again. */
+	/* Bytes of the newest pass that a call of the model allocated, if another line called it
+	 * again. */
 	bytes again;
 	/* Stacks of a block that the other call made, and of one that the first call made. */
 	uint32_t again_stack, first_stack;

@@ -24,7 +24,7 @@ struct span {
 	bytes floor, peak;      /* lowest and highest level of `allocated` */
 	bytes reserved, device; /* levels at its end */
 	uint32_t step;          /* from 1; 0: not known */
-	uint32_t mark; /* the job said that a step begins here, for the `mark`th time; 0: no */
+	uint32_t mark;          /* number of the job's mark that a step begins here; 0: none */
 	uint8_t activity, phase;
 	uint8_t next; /* the next activity other than MAIN and ZERO_GRAD */
 	/* The job's own code freed within the span all that it allocated there. */

@@ -48,7 +48,7 @@ void stack_add_text(const struct tables *t, uint32_t stack, struct buf *b)
 	}
 }
 
-/* Of the frames from `from` outwards, the innermost that is not PyTorch's own, else `from`. */
+/* The innermost frame from `from` outwards that is not PyTorch's own, else `from`. */
 static uint32_t shown_frame(const struct tables *t, const struct stack *p, uint32_t from)
 {
 	for (uint32_t i = from; i < p->frame_count; i++) {

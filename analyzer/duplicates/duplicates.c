@@ -83,7 +83,8 @@ static int is_of_setup(const struct lifetime *l, const struct spans *spans, cons
 	       !is_model_between(spans, spans->list[0].start_ns, l->alloc.time_ns);
 }
 
-/* Of the held blocks of a size, the first ones are the model's, as many as are trained. */
+/* The first held blocks of a size are the model's, as many as are trained; the others are
+ * copies. */
 static void find_copies(struct duplicates *d, const struct trained *n, const struct spans *spans,
 			const struct tables *t, const struct lifetime *const *held, size_t count)
 {
@@ -311,7 +312,7 @@ static struct set sets_of_line(const struct trained *n, const struct spans *span
 	 * gradients a copy. */
 	if (largest.blocks == 1 && trained_is_all(n, largest.bytes))
 		return (struct set){ 0 };
-	/* What a line makes in every step adds up, and is no set. */
+	/* The tensors of a line that allocates in every step add up; they are no set. */
 	return largest.bytes >= all.bytes / 5 * 4 ? largest : (struct set){ 0 };
 }
 
@@ -358,8 +359,8 @@ static int is_all_gradients(bytes size, bytes gradients)
 }
 
 /* Has the block the size of a parameter, of a copy of one in half or twice the precision, of a
- * state, which tells the sizes of parameters that lie one behind the other in one block, or of all
- * gradients one after the other? */
+ * state (the states show the sizes of parameters that lie in one block), or of all gradients one
+ * after the other? */
 static int is_gradient_size(const struct trained *n, bytes size, bytes gradients)
 {
 	return trained_has(n, size) || trained_has(n, size / 2) ||
@@ -415,7 +416,8 @@ static void find_gradient_copies(struct duplicates *d, const struct trained *n,
 	}
 	if (request->bytes < TRAINED_MIN_SIZE || !tables_stack_is_own_code(t, request->stack))
 		return;
-	/* No block tells that the backward pass is over if the first request behind it fails. */
+	/* If the first request after the backward pass fails, no block shows that the pass is
+	 * over. */
 	if ((is_gradient_size(n, request->bytes, gradients) &&
 	     is_before_optimizer(spans, at_ns, has_optimizer, now->step)) ||
 	    (is_all_gradients(request->bytes, gradients) && activity_is_backward(now->activity)))

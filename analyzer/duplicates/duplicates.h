@@ -1,7 +1,5 @@
-/*
- * What is there more often than training needs it, at one moment: by the sizes of live blocks. A
- * parameter, its gradient and its optimizer states have the same size.
- */
+/* Tensors that are live more often than training needs them, at one moment, by the sizes of live
+ * blocks. A parameter, its gradient and its optimizer states have the same size. */
 #ifndef MEMTRACE_DUPLICATES_H
 #define MEMTRACE_DUPLICATES_H
 
@@ -21,8 +19,9 @@ struct duplicates {
 	uint32_t data_blocks, data_stack; /* the stack of that line */
 	int request_is_own; /* the job's own code asked for it, between two steps, in no parameter's
 			       size */
-	/* Of the job's own code between a backward pass and the optimizer's step, in the sizes of
-	 * parameters or of all gradients together; the failed request counted in. */
+	/* Bytes that the job's own code allocated between a backward pass and the optimizer's
+	 * step, in the sizes of parameters or of all gradients together; with the failed
+	 * request. */
 	bytes gradient_copies;
 	int copies_stay; /* some are of an earlier step, or the optimizer has allocated since */
 };

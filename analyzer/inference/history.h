@@ -1,7 +1,5 @@
-/*
- * What each stack has allocated so far. A job that never calls backward() has no steps; how often
- * its stacks allocate shows the calls of its model instead.
- */
+/* The allocations of each stack so far. A job that never calls backward() has no steps; the
+ * number of allocations of its stacks shows the calls of its model instead. */
 #ifndef MEMTRACE_HISTORY_H
 #define MEMTRACE_HISTORY_H
 

@@ -187,11 +187,10 @@ static uint32_t calls_of(const struct history *h, const struct tables *t)
 	return h->clock - first->last_clock <= gap + gap / 4 ? first->births : 0;
 }
 
-/*
- * Has the stack replaced its blocks, call by call, by larger ones, and were several live all the
- * time? What a call makes and frees is gone at its end. Blocks above 1 MiB may keep a rest of their
- * segment, so slow growth shows in their sizes only later: code of attention is enough then.
- */
+/* Has the stack replaced its blocks, call by call, by larger ones, and were several live all the
+ * time? A block that a call allocates for itself is freed at the end of the call. Blocks above 1
+ * MiB may keep a rest of their segment, so that slow growth shows in their sizes only later:
+ * code of attention is enough then. */
 static int grows(const struct stack_history *s, const struct stack_info *p)
 {
 	return s->live >= 2 && s->least >= 2 && s->rises >= MIN_RISES &&

@@ -1,8 +1,7 @@
-/*
- * What the live blocks of a moment are if the job only infers: no backward pass, no optimizer.
- * Blocks that a no-grad forward pass makes are freed while the pass goes on. What outlives the call
- * of the model is its result, a cache of keys and values, or a graph that nobody uses.
- */
+/* The live blocks of a moment of a job that only calls its model: no backward pass, no
+ * optimizer. A no-grad forward pass frees its blocks while it runs. A block that outlives the
+ * call of the model is its result, part of a cache of keys and values, or part of a graph that
+ * nothing uses. */
 #ifndef MEMTRACE_LIVE_INFERENCE_H
 #define MEMTRACE_LIVE_INFERENCE_H
 

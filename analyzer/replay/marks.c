@@ -81,7 +81,7 @@ static size_t open_at(const struct marks *m, uint64_t id)
 	return i; /* 1 + its index; 0: it is not open */
 }
 
-/* `is_again`: a keyframe tells of a phase that has begun before. */
+/* `is_again`: the event is of a keyframe, and the phase has begun before. */
 static void begin(struct marks *m, uint64_t id, uint32_t name, uint64_t time_ns, int is_again)
 {
 	uint32_t phase;
@@ -181,7 +181,7 @@ void marks_event(struct replay *r, const struct tables *t, const char *phase,
 		return;
 	}
 	tell_devices(r, t, phase);
-	/* What was allocated before the phase counts in it too. */
+	/* Bytes that were allocated before the phase count in its peak too. */
 	settle(r);
 }
 

@@ -1,7 +1,5 @@
-/*
- * What the job said of itself (events of the layer MARK): the phases that it named, with the peak
- * of each device while they were open, its named moments, and where its steps begin.
- */
+/* The job's own marks (events of the layer MARK): the phases that it named, with the peak of
+ * each device while they were open, its named moments, and where its steps begin. */
 #ifndef MEMTRACE_MARKS_H
 #define MEMTRACE_MARKS_H
 
@@ -45,8 +43,7 @@ struct marks {
 	struct phase_index *index;
 	struct open_phase open[MAX_OPEN_PHASES]; /* in the order of their begin */
 	size_t open_count;
-	/* Those that were open before the last gap, and those of its keyframe, which has no order.
-	 */
+	/* The phases that were open before the last gap, and those of its keyframe, in no order. */
 	uint64_t before_gap[MAX_OPEN_PHASES];
 	size_t before_count;
 	struct mt_record *restored;

@@ -67,7 +67,7 @@ static void number_steps(struct replay *r, const struct tables *t)
 	}
 }
 
-/* How the job ended is told by all failures; what is kept is those of the phase that is wanted. */
+/* All failures count for how the job ended; those of the wanted phase are kept. */
 static void keep_failures(struct device *d)
 {
 	const struct failure *last;

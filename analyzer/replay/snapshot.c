@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What the blocks of a group have in common. It is hashed as bytes, so its padding must be zero. */
+/* The common values of a group's blocks. They are hashed as bytes, so the padding must be zero. */
 struct group_key {
 	uint64_t stack; /* hash of the frames inside of the model, or the stack's id without any */
 	uint32_t origin;

@@ -72,7 +72,7 @@ struct thread tables_thread(const struct tables *t, uint32_t thread);
 const struct meta *tables_meta(const struct tables *t, const char *key);
 /* The words of the command line, with a zero behind each; empty: it is not known. */
 struct str tables_argv(const struct tables *t);
-/* What the environment tells the caching allocator; empty: nothing. */
+/* The caching allocator's settings in the environment; empty: none. */
 struct str tables_allocator_conf(const struct tables *t);
 
 #endif
