@@ -34,7 +34,7 @@ static int64_t peak_of(const struct mt_header *h)
 	return peak < INT64_MAX ? (int64_t)peak : INT64_MAX;
 }
 
-/* Of a trace of the rank its peak, of another one -1. */
+/* Sets the peak of a trace of the rank; -1 for a trace of another one. */
 static int ask_header(const char *path, int rank, int64_t *peak, struct err *e)
 {
 	struct trace t;
@@ -99,7 +99,7 @@ static void note_choice(const struct exported_traces *c, int rank, struct buf *n
 		buf_addf(notes, "of rank %d (name another trace for that)\n", rank);
 }
 
-/* Of a format of one process. */
+/* Chooses the moment for a format that has one process. */
 static int choose_moment(const struct export_options *o, struct input *in, struct err *e)
 {
 	unsigned flags = o->format->flags;

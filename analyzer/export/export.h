@@ -26,7 +26,7 @@ struct export_options {
 	int device; /* -1: all, or the one with the highest peak */
 };
 
-/* What a writer fills; `state` is its own. */
+/* An export that is being written; `state` is the writer's own. */
 struct export
 {
 	const struct export_options *options;

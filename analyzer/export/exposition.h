@@ -27,13 +27,13 @@ struct exposition {
  * labels of a sample must be its own: of processes with one run and rank, the samples of the one
  * that began last are written. */
 void exposition_process(struct exposition *x, const char *run, int rank, uint64_t start_ns);
-/* They are of this device. */
+/* The samples that follow are of this device. */
 void exposition_device(struct exposition *x, unsigned device);
 /* `label` NULL: the sample has no label but those of the process and the device. */
 void exposition_sample(struct exposition *x, enum metric_id id, const char *label, const char *of,
 		       double value);
 
-/* Of a device. */
+/* The levels of a device. */
 struct device_levels {
 	bytes allocated, allocated_peak, reserved, reserved_peak;
 	bytes total; /* 0: not known */

@@ -11,7 +11,7 @@ struct input {
 	struct trace trace;
 	struct replay replay;
 	int64_t process; /* counts the traces of an export from 1 */
-	/* What input_choose() chose: */
+	/* Chosen by input_choose(): */
 	unsigned device;
 	uint64_t until;  /* number of the first event behind the moment */
 	uint64_t end_ns; /* time of the moment */
@@ -41,15 +41,15 @@ int input_choose(struct input *in, int device, enum export_moment moment, struct
  * one (`counted_from_runtime`)? Is it one of a segment? */
 int input_is_block(const struct input *in, const struct mt_record *r);
 int input_is_segment(const struct input *in, const struct mt_record *r);
-/* As account_is_failure(). */
+/* Is it a failed allocation of the job, as account_is_failure() says? */
 int input_is_failure(const struct input *in, const struct mt_record *r);
 
 /* The span of a time on a device; NULL: none. */
 const struct span *input_span(const struct input *in, unsigned device, uint64_t time_ns);
 
-/* Of what the device's peak is. */
+/* The part of the job that the device's peak covers. */
 enum peak_scope input_scope(const struct input *in, unsigned device);
-/* So many of its first records are of what was there before the history. */
+/* The number of its first records that stand for blocks from before the history. */
 uint64_t input_before(const struct input *in, unsigned device);
 
 /* ns since the Unix epoch. */

@@ -12,8 +12,8 @@
 #include "export/pytorch_settings.h"
 #include "export/pytorch_writer.h"
 
-/* What was there before a history has no event, as in PyTorch's own file: it is in the segments, or
- * its free tells it. */
+/* Blocks from before a history have no event, as in PyTorch's own file: they are in the
+ * segments, or their free shows them. */
 static int is_before_history(struct snapshot_writer *w)
 {
 	int is_before = w->before > 0;

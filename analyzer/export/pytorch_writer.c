@@ -1,5 +1,4 @@
-/* What the parts of a memory snapshot are written of: words, frames, items of long lists, events.
- */
+/* The parts of a memory snapshot: words, frames, items of long lists, events. */
 #include "export/pytorch_writer.h"
 
 #include "attribution/attribution.h"

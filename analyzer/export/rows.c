@@ -88,7 +88,7 @@ static struct cell word(const char *value)
 		SET(p, table, process, integer((p)->in->process));                     \
 	} while (0)
 
-/* Of a thread, NULL if it has no name. */
+/* The thread's name, NULL if it has none. */
 static struct cell thread_name(struct rows_pass *p, uint16_t thread)
 {
 	struct buf *b = &p->threads[thread];

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* What the header of the file says of its content: "mtrh", and the version of the tables. */
+/* The header of the file: "mtrh", and the version of the tables. */
 #define APPLICATION 0x6d747268
 #define VERSION 2
 /* How long a writer waits for others, in milliseconds. */
@@ -75,7 +75,7 @@ static const char tables[] =
 	"CREATE TABLE components (run INTEGER, component TEXT, observed INTEGER, estimated INTEGER,"
 	" PRIMARY KEY (run, component)) WITHOUT ROWID;";
 
-/* What version 1 did not have. */
+/* The table that version 1 lacks. */
 static const char table_of_ranks[] = "CREATE TABLE ranks (run INTEGER, position INTEGER" RANK_TYPED
 				     ", PRIMARY KEY (run, position)) WITHOUT ROWID;";
 

@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of several ranks, the end that explains the run's: the first of this list. No end is the last. */
+/* The end of a run of several ranks is the first of this list that one of them has. No end is
+ * the last. */
 static int importance(const char *end)
 {
 	static const char *const ends[] = { "oom", "killed", "running", "unknown", "exit" };
@@ -123,7 +124,7 @@ static int is_named(const struct history_run *r)
 	return strcmp(r->job, r->fingerprint ? r->fingerprint : "") != 0;
 }
 
-/* What the records of all ranks say alike is that of the first rank. */
+/* Values that are equal in the records of all ranks are taken from the first rank. */
 static void take_first(struct history_run *r, struct history_run *known)
 {
 	int is_job_kept = is_named(r), is_job_known = is_named(known);

@@ -55,7 +55,8 @@ static int same(const char *a, const char *b)
 	return a && b && !strcmp(a, b);
 }
 
-/* Does the run tell how far its estimate was? One that died had not reached what it needs. */
+/* Does the run show the error of its estimate? One that died had not reached the memory that it
+ * needs. */
 static int tells_ratio(const struct history_run *r)
 {
 	return same(r->end, "exit") && r->estimated_allocated > 0 && r->allocated_bytes > 0;
@@ -148,7 +149,7 @@ void trends_release(struct job_trend *trends, size_t count)
 	free(trends);
 }
 
-/* Which runs are asked: those of one configuration or model, on a GPU or simulated. */
+/* The runs that are compared: those of one configuration or model, on a GPU or simulated. */
 static int is_asked(const struct history_run *r, const struct correction *c,
 		    const char *fingerprint, const char *model)
 {

@@ -1,5 +1,5 @@
-/* What the remembered runs of a job say together: the spread, the runs that are out of it, this
- * week against the last, and against the prediction. */
+/* Statistics of the stored runs of a job: the spread, the outliers, this week against the last,
+ * and against the estimate. */
 #ifndef MEMTRACE_TREND_H
 #define MEMTRACE_TREND_H
 

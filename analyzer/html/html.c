@@ -338,8 +338,8 @@ static void write_verdict(const struct html *p, struct buf *verdict)
 	redact(p->hide, verdict);
 }
 
-/* What the page says first: the headline of a report, and the answer. A comparison has its headline
- * from its items. */
+/* The first lines of the page: the headline of a report, and the answer. A comparison has its
+ * headline from its items. */
 static void add_answer(const struct html *p, json_t *index)
 {
 	struct buf headline = { 0 }, answer = { 0 };
@@ -395,7 +395,7 @@ static void add_asset(struct buf *out, const char *before, struct str asset, con
 	buf_puts(out, after);
 }
 
-/* What is in the page before its data. */
+/* The part of the page before its data. */
 static void begin_page(const struct buf *verdict, struct buf *out)
 {
 	buf_puts(

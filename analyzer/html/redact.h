@@ -1,4 +1,5 @@
-/* What `html --redact` leaves out: names of hosts and users, directories and the command line. */
+/* The texts that `html --redact` leaves out: names of hosts and users, directories and the
+ * command line. */
 #ifndef MEMTRACE_REDACT_H
 #define MEMTRACE_REDACT_H
 
@@ -28,7 +29,7 @@ void redact(const struct redaction *hide, struct buf *text);
 void redact_path(const struct redaction *hide, struct buf *text);
 /* The same for each file of a stack: "function file:line;function file:line". */
 void redact_stack(const struct redaction *hide, struct buf *text);
-/* What follows the last separator of a path. */
+/* The part of a path after its last separator. */
 const char *last_name(const char *path);
 
 #endif

@@ -240,7 +240,7 @@ static int confirm(struct stream *s, const struct mt_record *r)
 	return 1;
 }
 
-/* What was live before a gap, and is not behind it, ended in between. */
+/* A block that was live before a gap and is not live after it was freed in between. */
 static void end_unconfirmed(struct stream *s, uint64_t time_ns)
 {
 	for (size_t i = 0; i < s->block_count; i++) {

@@ -1,4 +1,4 @@
-/* What is at an address, by a hash table: blocks and segments, which begin and end as a whole. */
+/* Blocks and segments by their address, in a hash table. Each begins and ends as a whole. */
 #ifndef MEMTRACE_IMPORT_PLACED_H
 #define MEMTRACE_IMPORT_PLACED_H
 

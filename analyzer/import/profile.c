@@ -126,7 +126,7 @@ static int64_t bytes_of(struct str value, int64_t otherwise)
 	return json_walk_integer(value, &n) && n < BYTES_LIMIT && n > -BYTES_LIMIT ? n : otherwise;
 }
 
-/* What is read of an event. */
+/* The fields of an event that are read. */
 enum event_key { NAME, CATEGORY, PROCESS, THREAD, TIME, DURATION, ARGUMENTS, EVENT_KEYS };
 
 static const char *const event_keys[] = { "name", "cat", "pid", "tid", "ts", "dur", "args" };

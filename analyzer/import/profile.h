@@ -1,7 +1,6 @@
-/*
- * What a Chrome trace of PyTorch's profiler (export_chrome_trace(), profile_memory=True) says of
- * memory: the events of the GPU's allocator, and the ranges of time in which they happened.
- */
+/* The memory events of a Chrome trace of PyTorch's profiler (export_chrome_trace(),
+ * profile_memory=True): those of the GPU's allocator, and the ranges of time in which they
+ * happened. */
 #ifndef MEMTRACE_IMPORT_PROFILE_H
 #define MEMTRACE_IMPORT_PROFILE_H
 

@@ -130,8 +130,8 @@ static void put_event(struct profile_writing *w, const struct profile_event *e)
 	compare(w, r, e->allocated);
 }
 
-/* What events free and none before it allocated; the rest of what PyTorch's counter has before the
- * first event is one block. */
+/* Writes the blocks that events free and that no earlier event allocated; the rest of PyTorch's
+ * counter before the first event is one block. */
 static void put_earlier(struct profile_writing *w)
 {
 	struct placed *seen = NULL;

@@ -89,7 +89,8 @@ static const struct action *read_event(struct pickled event, uint64_t *address, 
 	return *size > 0 && *size < BYTES_LIMIT ? action_of(event) : NULL;
 }
 
-/* What an event frees and no event before it allocated. Notes in `seen` what the events mention. */
+/* Writes the blocks that an event frees and that no earlier event allocated. Adds to `seen` the
+ * blocks of all events. */
 static void put_freed_later(struct snapshot_reading *s, struct placed **seen,
 			    const struct items *events)
 {
@@ -114,7 +115,8 @@ static void remove_range(void **ranges, uint64_t begin, uint64_t end)
 		;
 }
 
-/* What was mapped before the first event: what is at the end, with the events backwards. */
+/* Writes the memory that was mapped before the first event: the memory that is mapped at the
+ * end, with the events undone. */
 static void put_mapped_before(struct snapshot_reading *s, const struct items *events)
 {
 	const struct items *segments = list_items(s->segments);
@@ -185,7 +187,7 @@ static void put_blocks(struct snapshot_reading *s, struct placed *seen, struct p
 	}
 }
 
-/* What is live at the end and was there before the first event. */
+/* Writes the blocks that are live at the end and were allocated before the first event. */
 static void put_live_throughout(struct snapshot_reading *s, struct placed *seen)
 {
 	for (size_t i = 0; i < list_items(s->segments)->count; i++) {

@@ -1,4 +1,4 @@
-/* What the parts of the reader of memory snapshots share: the state, and stacks. */
+/* Shared by the parts of the reader of memory snapshots: the state, and stacks. */
 #ifndef MEMTRACE_IMPORT_SNAPSHOT_STACKS_H
 #define MEMTRACE_IMPORT_SNAPSHOT_STACKS_H
 

@@ -13,8 +13,9 @@ struct pickle_reader {
 /* Many events of a hostile file may share one large dictionary. */
 #define MAX_KEYS 64
 
-/* Of a snapshot, an event or a block is two containers in 30 bytes or more. A hostile file has one
- * in each byte, of 64 bytes in memory. A small file may have more. */
+/* In a snapshot an event or a block is two containers in 30 bytes or more. A hostile file has a
+ * container in each byte, which takes 64 bytes of memory. A small file may have
+ * FREE_CONTAINERS in any case. */
 #define BYTES_A_CONTAINER 8
 #define FREE_CONTAINERS 65536
 

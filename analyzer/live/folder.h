@@ -15,9 +15,9 @@ struct folder {
 	double time_s;   /* of the last update, since the Unix epoch */
 };
 
-/* Where traces go by themselves: the environment's MEMTRACE_DIR, otherwise, of memtrace and
- * memtrace-* in the working directory, the one with the newest trace. NULL: none; the caller frees
- * it. */
+/* The directory that traces are written to without options: the environment's MEMTRACE_DIR, or
+ * the one with the newest trace among memtrace and memtrace-* in the working directory. NULL:
+ * none; the caller frees it. */
 char *folder_default(void);
 
 /* Fails if the directory cannot be read or has no traces. folder_release() must follow, also then.

@@ -13,8 +13,8 @@
 #include "live/trend.h"
 #include "util/util.h"
 
-/* What a process does: X(id, key). The key is that of the JSON and of the text. Those from KILLED
- * on are bad news; later ones are worse. */
+/* The state of a process: X(id, key). The key is that of the JSON and of the text. States from
+ * KILLED on are failures; later ones are worse. */
 #define LIVE_STATES(X)                                                                 \
 	X(ENDED, "ended")     /* with status 0 */                                      \
 	X(UNKNOWN, "unknown") /* on another host, and no event for long */             \
@@ -31,7 +31,7 @@ enum live_state {
 };
 const char *live_state_key(enum live_state s);
 
-/* What the tail of the trace says about a device. */
+/* The facts about a device that the tail of the trace shows. */
 struct live_tail {
 	int is_known;
 	struct trend trend;
@@ -66,7 +66,7 @@ struct live_process {
 	struct live_device devices[MT_MAX_DEVICES];
 	size_t device_count; /* those in use */
 
-	/* Of the file, to see whether a trace that is complete has changed. */
+	/* The file's size and time, which show whether a complete trace has changed. */
 	uint64_t file_size;
 	int64_t file_changed_ns;
 	uint64_t tail_records; /* `records` when the tails were read */
@@ -90,7 +90,7 @@ static inline int live_state_runs(enum live_state s)
 /* How long a process whose state is unknown may be without an event, in seconds, and is still
  * waited for: longer than compilations and checkpoints take. */
 #define LIVE_PATIENCE_S 3600
-/* Is it a process that ended, or that nobody waits for any more? */
+/* Has the process ended, or has it been without an event for so long that it is not waited for? */
 int live_process_is_over(const struct live_process *p);
 
 /* Reads `path` of a zeroed or earlier read process. It is silent after `silent_s` seconds without

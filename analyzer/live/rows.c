@@ -72,7 +72,7 @@ static double share(const struct live_device *d)
 	return d->total ? (double)live_device_bytes(d) / (double)d->total : 0;
 }
 
-/* What an order compares; less comes first. */
+/* The value by which an order compares; the smaller one comes first. */
 static double key_of(const struct process_row *r, enum row_order order)
 {
 	const struct live_device *d = r->device;

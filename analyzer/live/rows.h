@@ -1,5 +1,5 @@
-/* What is shown of a directory's processes: a row for each device of each process, in an order that
- * the user chooses. */
+/* The rows that are shown for a directory's processes: one for each device of each process, in
+ * an order that the user chooses. */
 #ifndef MEMTRACE_LIVE_ROWS_H
 #define MEMTRACE_LIVE_ROWS_H
 
@@ -38,13 +38,13 @@ struct process_row {
 /* The rows; the caller frees them. They are valid until the next update. */
 struct process_row *live_rows(const struct folder *f, const struct row_choice *c, size_t *count);
 
-/* Does it run, or is it of the latest run, or damaged? */
 /* Is it of the latest attempt of the latest run? */
 int folder_is_of_latest(const struct folder *f, const struct live_process *p);
+/* Does it run, or is it of the latest run, or damaged? */
 int folder_is_current(const struct folder *f, const struct live_process *p);
 
-/* The row that needs somebody most: the worst state of those from FAILED on, else the one that is
- * full first. NULL: none needs anybody. */
+/* The row that most needs attention: the worst state of those from FAILED on, else the device
+ * that is full first. NULL: none does. */
 const struct process_row *live_rows_worst(const struct process_row *rows, size_t count);
 
 #endif

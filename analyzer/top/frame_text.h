@@ -6,7 +6,8 @@
 #include "live/rows.h"
 #include "render/page.h"
 
-/* How many run and how many do not; what needs somebody; the marks of the bar. Three lines. */
+/* The numbers of running and other processes; the row that needs attention; the scale of the
+ * bar. Three lines. */
 #define FRAME_HEAD_LINES 3
 void frame_head(struct page *p, const struct folder *f, const struct process_row *rows,
 		size_t count);
