@@ -130,7 +130,8 @@ static int fits(const struct answer *a)
 	return 0;
 }
 
-/* What the remembered runs of this job say about the estimate. Changes no number of it. */
+/* Adds the comparison of the estimate with the stored runs of this job. No number of the
+ * estimate changes. */
 static int add_history(struct answer *a, const struct options *o, struct buf *sentence,
 		       struct err *e)
 {

@@ -57,7 +57,7 @@ static int print(const struct live_process *p)
 	return status;
 }
 
-/* What is printed again if it is another. */
+/* A sum that changes if one of the printed values does. */
 static uint64_t sum_of(const struct live_process *p)
 {
 	uint64_t sum = p->records + p->state;

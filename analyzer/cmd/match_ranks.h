@@ -1,4 +1,4 @@
-/* What `match` finds out about the ranks of a job, for the command and for the page. */
+/* The result of `match` for the ranks of a job, for the command and for the page. */
 #ifndef MEMTRACE_MATCH_RANKS_H
 #define MEMTRACE_MATCH_RANKS_H
 

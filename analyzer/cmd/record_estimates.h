@@ -1,4 +1,4 @@
-/* What the configurations of traces should need: each configuration is estimated once. */
+/* The estimates for the configurations of traces: each configuration is estimated once. */
 #ifndef MEMTRACE_RECORD_ESTIMATES_H
 #define MEMTRACE_RECORD_ESTIMATES_H
 

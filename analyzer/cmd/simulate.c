@@ -102,7 +102,7 @@ static int check(const struct options *o, struct err *e)
 	return e->text[0] ? -1 : 0;
 }
 
-/* What the device of an earlier job did not compute says nothing about this one. */
+/* Removes the list of what the device did not compute for an earlier job. */
 static void forget_last_job(const char *directory)
 {
 	char *path = xasprintf("%s/" NOT_SIMULATED_FILE, directory);
@@ -277,7 +277,8 @@ static int run_whole(const struct simulation *s, struct err *e)
 	struct outcome outcome = { 0 };
 	int64_t since = new_traces_now();
 
-	setenv("MEMTRACE_QUIET", "0", 0); /* no table tells its peaks */
+	/* The processes print their peaks themselves: no table follows. */
+	setenv("MEMTRACE_QUIET", "0", 0);
 	if (simulation_run(s, &outcome, e) < 0)
 		return command_fail(LAUNCH_FAILED, e);
 	unrecorded_tell(s->directory, since, s->command[0], outcome.status);

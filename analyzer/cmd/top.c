@@ -50,7 +50,7 @@ static struct row_choice choice(void)
 				    .filter = given.filter };
 }
 
-/* Of an earlier attempt, a process of which nobody knows whether it runs is not waited for. */
+/* A process of an earlier attempt of which it is not known whether it runs is not waited for. */
 static int is_of_earlier(const struct folder *f, const struct live_process *p)
 {
 	return p->state == LIVE_UNKNOWN && !folder_is_of_latest(f, p);
@@ -64,7 +64,7 @@ static int runs(const struct folder *f)
 	return 0;
 }
 
-/* Names the processes of which nobody knows whether they run, after the last frame. */
+/* Names the processes of which it is not known whether they run, after the last frame. */
 static void say_given_up(const struct folder *f)
 {
 	const struct live_process *first = NULL;

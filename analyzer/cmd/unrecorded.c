@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What is needed at the end of the command; static, since a forked process uses it. */
+/* State for the end of the command; static, since a forked process uses it. */
 static struct {
 	const char *directory; /* NULL: the default */
 	char *working;

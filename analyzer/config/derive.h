@@ -1,4 +1,4 @@
-/* What follows from the fields that are given, and what contradicts itself. */
+/* Fields that follow from the given ones, and contradictions between fields. */
 #ifndef CONFIG_DERIVE_H
 #define CONFIG_DERIVE_H
 

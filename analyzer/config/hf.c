@@ -238,7 +238,7 @@ static int put_defaults(struct reader *r, const char *type)
 
 		if (!is_general && strcmp(defaults[i].type, like))
 			continue;
-		/* Of an architecture that is not known only the framework is. */
+		/* An unknown architecture gets no defaults but the framework. */
 		if (is_general && !hf_knows_type(type) && defaults[i].field != CONFIG_framework) {
 			config_unset(r->c, defaults[i].field);
 			continue;

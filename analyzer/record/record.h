@@ -19,10 +19,10 @@
 #define RECORD_KEY "memtrace_record"
 /* With the end of the line. */
 #define RECORD_MAX 65536
-/* Of the `kept` steps of a longer list, so many are its first; the others are its last. */
+/* The number of first steps among the `kept` ones of a longer list; the others are its last. */
 #define RECORD_FIRST_STEPS(kept) ((kept) / 2)
 
-/* What the declared configuration should need, by component; of the rank's pipeline stage. */
+/* An estimate of the declared configuration, by component, for the rank's pipeline stage. */
 struct record_estimate {
 	const char *system;
 	bytes allocated, reserved, device; /* UNKNOWN_BYTES: the system does not say */

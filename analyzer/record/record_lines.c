@@ -18,7 +18,7 @@ int path_is_records(const char *path)
 		return 1;
 	if (stat(path, &st) < 0 || S_ISDIR(st.st_mode))
 		return 0;
-	/* What is read of a pipe is gone, and no trace is read from one. */
+	/* A pipe cannot be read twice, and no trace is read from one. */
 	if (S_ISFIFO(st.st_mode))
 		return 1;
 	f = fopen(path, "re");
@@ -26,7 +26,7 @@ int path_is_records(const char *path)
 		(void)!fread(head, 1, sizeof(head) - 1, f);
 		fclose(f);
 	}
-	/* A profiler's trace is JSON too, and says so first. */
+	/* A profiler's trace is JSON too; these keys are at its beginning. */
 	return *head == '{' && !strstr(head, "\"schemaVersion\"") &&
 	       !strstr(head, "\"traceEvents\"");
 }
@@ -53,7 +53,7 @@ static int64_t trimmed(const char *line, int64_t length)
 	return length;
 }
 
-/* Of a file that is something else, not every line is told. */
+/* Lines that are no records and get a message: a file of another kind has only such lines. */
 #define LINES_TOLD 5
 
 static void tell(struct buf *notes, const char *path, long long line, const char *why)

@@ -41,7 +41,7 @@ static json_t *text(const char *s, size_t most)
 	if (!s)
 		return json_null();
 	length = strnlen(s, most);
-	/* Not in the middle of a character. */
+	/* A character is not cut in its middle. */
 	while (length && s[length] && ((unsigned char)s[length] & 0xc0) == 0x80)
 		length--;
 	buf_add_utf8(&b, (struct str){ s, length });

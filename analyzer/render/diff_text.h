@@ -6,10 +6,10 @@
 #include "diff/diff.h"
 #include "util/terminal.h"
 
-/* What is compared, and which rank grew most: what diff_text() says first. */
+/* The two jobs that are compared, and the rank that grew most: the first lines of diff_text(). */
 void diff_sides_text(const struct diff *c, const struct style *style, struct buf *out);
-/* `over`: the peaks that exceed the limit, "": none does; NULL: there is no limit. `unknown`: why
- * that cannot be told, or NULL. */
+/* `over`: the peaks that exceed the limit; "": none does; NULL: there is no limit. `unknown`:
+ * the reason if it is not known whether one does, or NULL. */
 void diff_text(const struct diff *c, const char *over, const char *unknown,
 	       const struct style *style, struct buf *out);
 

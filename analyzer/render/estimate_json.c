@@ -250,7 +250,7 @@ static json_t *one_json(const struct answer *a, const struct estimate *e)
 	return o;
 }
 
-/* What runs of the job used, beside what was estimated for them. */
+/* The memory that stored runs of the job used, beside the estimates for them. */
 static json_t *history_json(const struct answer *a)
 {
 	const struct answer_history *h = &a->history;

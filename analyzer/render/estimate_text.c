@@ -324,7 +324,7 @@ static const struct estimate *first_answer(const struct answer *a)
 	return NULL;
 }
 
-/* What the team's own runs say, beside the estimate and not in it. */
+/* The stored runs of the job, beside the estimate and not part of it. */
 static void put_history(struct page *p, const struct answer *a, const struct estimate *own)
 {
 	struct buf b = { 0 };

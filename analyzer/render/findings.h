@@ -11,7 +11,7 @@
 /* The cause and the remedies for the rank that is shown, or the advice if it did not
  * fail. Returns 0 if there was nothing to print. */
 int findings_verdict(struct page *p, const struct report *r);
-/* What a whole step needs, if the job failed before it was through with one. */
+/* The memory that a whole step needs, if the job failed in its first one. */
 void findings_need(struct page *p, const struct report *report, const struct rank *r);
 /* The causes that were ruled out, and other findings. */
 void findings_rest(struct page *p, const struct report *r);
@@ -22,14 +22,14 @@ json_t *finding_json(const struct report *r, size_t index);
 /* The table of all diagnosis rules. */
 void findings_rules(const struct style *style, struct buf *out);
 
-/* Of a job that only calls its model: the stage of the moment that the metrics are about,
+/* The stage of the moment that the metrics are about, if the job only calls its model:
  * "prefill", "decode" or "inference"; NULL if the job trains. */
 const char *findings_stage(const struct rank *r);
 /* Weights, cache and the current call; nothing, or null, if the job trains. */
 void findings_inference(struct page *p, const struct rank *r);
 json_t *inference_json(const struct rank *r);
 
-/* The commands that say more of the rank `r`, which is shown. */
+/* Adds the commands that show more of the rank `r`. */
 void put_next(struct page *p, const struct report *report, const struct rank *r);
 
 #endif

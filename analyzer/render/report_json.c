@@ -35,7 +35,7 @@ static int knows_owners(const struct rank *r)
 	return r->peak_device != UNKNOWN_BYTES && !r->device_peak.unrecorded;
 }
 
-/* What everyone held at the device's peak; null where that is not in the trace. */
+/* The bytes of each owner at the device's peak; null if the trace lacks that moment. */
 static json_t *by_owner_json(const struct rank *r)
 {
 	json_t *o = knows_owners(r) ? json_object() : json_null();
@@ -163,7 +163,7 @@ static void set_moment(json_t *j, const struct point *p)
 	set(j, "by_category", by_category_json(p));
 }
 
-/* Which of the peaks are known from the running counters alone. */
+/* The peaks that are known from the running counters alone. */
 static json_t *not_in_trace_json(const struct rank *r)
 {
 	json_t *list = json_array();
@@ -277,7 +277,7 @@ static json_t *phases_json(const struct rank *r)
 	return list;
 }
 
-/* Where each phase begins. */
+/* The beginnings of the phases. */
 static json_t *spans_json(const struct rank *r)
 {
 	json_t *list = json_array();

@@ -143,7 +143,7 @@ static const char *alarm_of(const struct rank *r, const struct oom *o)
 								 : "OUT OF MEMORY";
 }
 
-/* Who failed, and when. */
+/* The rank that failed, and the moment. */
 static void add_failed(struct buf *b, const struct rank *r, const struct oom *o,
 		       const char *between)
 {
@@ -154,7 +154,7 @@ static void add_failed(struct buf *b, const struct rank *r, const struct oom *o,
 		buf_addf(b, "%ssimulated", between);
 }
 
-/* What was asked for, and what there was. */
+/* The request, and the free memory. */
 static void add_asked(struct page *p, struct buf *b, const struct oom *o)
 {
 	buf_puts(b, "asked ");

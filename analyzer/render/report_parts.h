@@ -22,7 +22,7 @@ struct shares shares_of(const struct point *when, bytes total, bytes free_bytes)
 
 /* The last failures of a rank, newest first; the diagnosis is with the newest. */
 void oom_text(struct page *p, const struct rank *r, const struct report *report);
-/* Who failed last and when, in one line, of a rank that has a failure. */
+/* The rank that failed last and the moment, in one line; for a rank that has a failure. */
 void oom_text_line(const struct rank *r, struct buf *b);
 /* The other ranks that ran out of memory, beside the one that is shown. */
 void oom_text_others(struct page *p, const struct report *report, const struct rank *worst);

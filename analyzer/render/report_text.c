@@ -120,7 +120,7 @@ static void put_bar(struct page *p, const struct rank *r)
 	};
 	size_t known = r->total == UNKNOWN_BYTES ? 3 : 4;
 
-	/* What is outside PyTorch, or free, is unknown of another tool's file. */
+	/* A file of another tool lacks the memory outside PyTorch and the free memory. */
 	page_bar(p, "memory", parts, r->imported ? 2 : known);
 }
 
@@ -219,7 +219,7 @@ static void put_timeline(struct page *p, const struct rank *r)
 	free(values);
 }
 
-/* Which rank it is, how it ended, and how much it needed at the most. */
+/* The rank, its end, and its highest peak. */
 static void put_rank_head(struct page *p, const struct rank *r)
 {
 	struct buf b = { 0 };

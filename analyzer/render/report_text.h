@@ -7,9 +7,9 @@
 #include "util/terminal.h"
 
 void report_text(const struct report *report, const struct style *style, struct buf *out);
-/* Its failure in one line, or else its highest peak. */
+/* The report's failure in one line, or else its highest peak. */
 void report_headline(const struct report *report, const struct style *style, struct buf *out);
-/* What report_text() says first: the failure, the diagnosis, the table of ranks, or the only
+/* The first lines of report_text(): the failure, the diagnosis, the table of ranks, or the only
  * rank. */
 void report_answer(const struct report *report, const struct style *style, struct buf *out);
 

@@ -61,8 +61,7 @@ static int is_one_job(const struct report *r)
 	return several || (r->count && first->world_size > 1);
 }
 
-/* Of a process with several devices, the one with the largest peak of tensors stands for the rank.
- */
+/* The device with the largest peak of tensors stands for a rank that has several. */
 static int is_primary_device(const struct report *r, size_t i)
 {
 	const struct rank *x = &r->ranks[i];

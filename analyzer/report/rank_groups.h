@@ -13,12 +13,12 @@ struct config;
 
 enum level { LEVEL_ALLOCATED, LEVEL_RESERVED, LEVEL_DEVICE, LEVELS };
 const char *level_key(enum level m);
-/* That of the device may be unknown. */
+/* The peak of a level. The device's may be UNKNOWN_BYTES. */
 bytes rank_level(const struct rank *r, enum level m);
 
 #define NO_GROUP SIZE_MAX
 
-/* Where an entry of the report is in the job. */
+/* The position of an entry of the report in the job. */
 struct rank_position {
 	struct rank_coordinates coordinates; /* NO_RANK on every axis: unknown */
 	size_t group; /* NO_GROUP: a further device of a process that has a position */

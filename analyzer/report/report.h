@@ -32,8 +32,8 @@ static inline int rank_number(int rank)
 enum end { END_UNKNOWN, END_EXIT, END_OOM, END_KILLED, END_RUNNING };
 const char *end_name(enum end e);
 
-/* Of what the peaks of a device are, if its trace begins after the job, or is a moment of it:
- * X(id, key, title, why they may be lower than the job's or NULL). */
+/* The part of a job that the peaks of a device cover, if its trace begins after the job, or is a
+ * moment of it: X(id, key, title, why they may be lower than the job's or NULL). */
 #define PEAK_SCOPES(X)                                                                 \
 	X(JOB, "job", "", NULL)                                                        \
 	X(HISTORY, "history", "in the recorded history, whose beginning is missing",   \
@@ -270,7 +270,7 @@ struct rank {
 	size_t live_pool_count, live_pool_room;
 };
 
-/* What the rank that is shown in detail needed on a device that is large enough. */
+/* The memory that the rank which is shown in detail needed on a device that is large enough. */
 struct measured_need {
 	bytes allocated, device;
 	int steps;
@@ -308,7 +308,7 @@ void rank_share_texts(struct rank *r, struct texts *texts);
 /* The rank to show in detail: the first that ran out of memory, else the one with the highest share
  * of its device's memory. */
 const struct rank *report_worst(const struct report *r);
-/* Is `a` the one of the two, once the ranks are sorted? */
+/* Is `a` shown rather than `b`, once the ranks are sorted? */
 int rank_is_shown_before(const struct rank *a, const struct rank *b);
 /* Did two ranks use one GPU, or one instance of it, at the same time? Two processes of one rank do
  * not count. */

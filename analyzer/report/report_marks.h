@@ -1,4 +1,4 @@
-/* What the job said of itself, for the report. */
+/* The job's own phases and moments, for the report. */
 #ifndef MEMTRACE_REPORT_MARKS_H
 #define MEMTRACE_REPORT_MARKS_H
 

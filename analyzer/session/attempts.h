@@ -10,7 +10,7 @@
 
 #include "util/buf.h"
 
-/* What is known of one process, and of an attempt: their sum. */
+/* The facts about one process; those of an attempt are their sum. */
 struct attempt_part {
 	const char *run_id;
 	int restart;

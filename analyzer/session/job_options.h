@@ -1,5 +1,5 @@
-/* The options with which `estimate`, `plan` and `match` are told about a job: files, its command
- * line, single values. */
+/* Options of `estimate`, `plan` and `match` that describe a job: files, its command line, single
+ * values. */
 #ifndef MEMTRACE_JOB_OPTIONS_H
 #define MEMTRACE_JOB_OPTIONS_H
 

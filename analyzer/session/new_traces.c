@@ -70,7 +70,7 @@ int new_traces_exist(const char *directory, const char *working, int64_t since)
 	return found;
 }
 
-/* Of the folder, or of the nearest one above it that exists. Nothing is made. */
+/* Of a folder that does not exist, the nearest one above it counts. Nothing is created. */
 int new_traces_possible(const char *directory)
 {
 	char *path = xstrdup(directory);

@@ -22,8 +22,8 @@ struct trace_files {
 	struct buf attempts; /* the attempts of the run that is used, as text; empty: one only */
 };
 
-/* A value of `run` below: all runs of each directory. Told from a run of that name by its address.
- */
+/* A value of `run` below: all runs of each directory. It is compared by its address, so that a
+ * run may have that name. */
 extern const char every_run[];
 
 /*

@@ -7,7 +7,7 @@
 #include "session/trace_files.h"
 #include "trace/trace.h"
 
-/* What the header of a trace says about its process. */
+/* The process of a trace, by its header. */
 struct process {
 	char run_id[64];
 	int restart, rank;
@@ -52,7 +52,7 @@ static int has_same_seat(const struct process *a, const struct process *b)
 	return a->rank < 0 && b->rank < 0 ? a->pid == b->pid : a->rank == b->rank;
 }
 
-/* Of one run, but a rank twice: these are copies, or files of a tool that names no run. */
+/* A rank twice in one run: these are copies, or files of a tool that names no run. */
 static int has_a_rank_twice(const struct side *a, const struct side *b)
 {
 	for (size_t i = 0; i < a->count; i++)
