@@ -61,8 +61,8 @@ static void record_bucket(struct alloc_profile *c, const struct mt_record *r)
 	c->bucket_stack = r->stack;
 }
 
-/* Of the lines of ZeRO-3's set-up that allocate blocks which stay, the first allocates the bucket.
- */
+/* The first of the lines of ZeRO-3's set-up that allocate blocks which stay allocates the
+ * bucket. */
 static void record_zero3_bucket(struct profiling *w, const struct mt_record *r)
 {
 	uint32_t line = tables_stack_info(w->tables, r->stack)->line;

@@ -12,8 +12,8 @@
 #include "util/size_counts.h"
 #include "util/util.h"
 
-/* What allocates parameters. Each is a sequence of its own: a model is initialized, then converted
- * (Module._apply), then sharded (FSDP). */
+/* The sources of parameters. Each is a sequence of its own: a model is initialized, then
+ * converted (Module._apply), then sharded (FSDP). */
 enum parameter_source { SOURCE_INIT, SOURCE_APPLY, SOURCE_SHARDED, SOURCES };
 
 struct parameter_sizes {

@@ -309,7 +309,7 @@ static void keep_terms(struct match *m)
 		qsort(m->terms, kept, sizeof(*m->terms), term_order);
 }
 
-/* Where the rank stands, in Megatron's order of axes; without a layout all ranks share the data. */
+/* The rank's coordinates in Megatron's order of axes; without a layout all ranks share the data. */
 struct rank_coordinates match_coordinates(const struct config *c, const struct rank *r)
 {
 	struct rank_coordinates at = { { 0 } };

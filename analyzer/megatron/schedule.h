@@ -7,7 +7,7 @@
 /* RotaryEmbedding.forward: fills b->rotary. */
 void load_rotary(struct machine *m, struct model_chunk *c, struct microbatch *b);
 
-/* Which chunk runs, and which micro-batch. */
+/* The chunk that runs, and its micro-batch. */
 struct pipeline_step {
 	int64_t chunk, batch;
 };

@@ -1,4 +1,4 @@
-/* Which layers a model chunk has. */
+/* The layers of each model chunk. */
 #ifndef MEMTRACE_MEGATRON_STAGES_H
 #define MEMTRACE_MEGATRON_STAGES_H
 

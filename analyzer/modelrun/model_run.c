@@ -237,7 +237,7 @@ static int remove_one(const char *path, const struct stat *st, int kind, struct 
 	return remove(path);
 }
 
-/* What the trace says about the peak. */
+/* Adds the peak of the trace to the result. */
 static int add_report(const struct model_job *j, json_t *result, struct err *e)
 {
 	char *folder = xasprintf("%s/traces", j->folder);

@@ -134,7 +134,7 @@ static int is_run_first(const struct config *c, enum how how)
 	return c->is_language_part && is_run_else(c, how);
 }
 
-/* Of an architecture that is not known no size is read: that is not what the user has to add. */
+/* Is the architecture unknown? Its sizes are not read then, and the user need not add them. */
 static int is_unknown(const struct config *c)
 {
 	return c->model_file && config_has(c, CONFIG_model_type) && !hf_knows_type(c->model_type);

@@ -1,5 +1,5 @@
-/* What a GPU computes and moves in a second: data sheets (speeds.def), and the part of them that
- * kernels reach (efficiency.def). */
+/* The operations and bytes of a GPU in a second: data sheets (speeds.def), and the part of them
+ * that kernels reach (efficiency.def). */
 #ifndef TIMING_GPU_SPEED_H
 #define TIMING_GPU_SPEED_H
 

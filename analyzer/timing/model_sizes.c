@@ -81,8 +81,8 @@ static void read_software(struct model_sizes *m, const struct config *c)
 	m->is_deepspeed = is_framework(c, "deepspeed");
 	m->stores_attention = GIVEN(c, attention) &&
 			      (!strcmp(c->attention, "eager") || !strcmp(c->attention, "unfused"));
-	/* PyTorch's and DeepSpeed's wrappers reduce during the backward pass unless told otherwise,
-	 * Megatron-core only if told. A job without a framework hides what it can. */
+	/* By default PyTorch's and DeepSpeed's wrappers reduce during the backward pass, and
+	 * Megatron-core does not. A job without a framework is assumed to overlap all it can. */
 	m->overlaps_reduction =
 		VALUE_OR(c, overlap_grad_reduce, !is_megatron) && VALUE_OR(c, overlap_comm, 1);
 	m->overlaps_gather = VALUE_OR(c, overlap_param_gather, !GIVEN(c, framework));

@@ -140,8 +140,8 @@ static struct exchange weights_exchange(const struct step_job *job, const struct
 		    : (struct exchange){ 2 * scatter, 0, 0, 0 };
 }
 
-/* What of it nothing hides. The last micro-batch's backward pass can hide the reduction, the first
- * one's forward pass the gathering; ZeRO-3 fetches a layer ahead. */
+/* The time of data parallelism that nothing hides. The last micro-batch's backward pass can hide
+ * the reduction, the first one's forward pass the gathering; ZeRO-3 fetches a layer ahead. */
 static double data_parallel(const struct step_job *job, const struct step_layout *l,
 			    const struct stage_times *s)
 {

@@ -33,7 +33,7 @@ struct step_time {
 	double mfu;    /* the model's operations, divided by the data sheets' */
 };
 
-/* What depends only on the job. */
+/* The inputs that depend only on the job. */
 struct step_job {
 	struct gpu_speed gpu;
 	struct model_sizes model;

@@ -1,9 +1,7 @@
-/*
- * What the job says of itself: steps, phases and named moments, as events of the layer MARK. These
+/* The job's own marks: steps, phases and named moments, as events of the layer MARK. These
  * functions are exported for the Python module `memtrace` (preload/module) and for programs that
- * look them up. None of them starts a recording: a phase that is open when the recording begins is
- * written then.
- */
+ * look them up. None of them starts a recording: a phase that is open when the recording begins
+ * is written then. */
 #ifndef PRELOAD_MARKS_H
 #define PRELOAD_MARKS_H
 
