@@ -152,7 +152,8 @@ static void *find_beside(const void *maker, const char *symbol)
 											     : NULL;
 }
 
-/* The memory that the copy of NCCL with MAKER holds for COMM, if it can tell (2.29.7 and later). */
+/* The memory that the copy of NCCL with MAKER holds for COMM, if that copy reports it (2.29.7
+ * and later). */
 static int ask_total(const void *maker, void *comm, uint64_t *bytes)
 {
 	int (*call)(void *, int, uint64_t *);

@@ -18,8 +18,8 @@ void nccl_forget(void);
 /* The use of COMM made NCCL take BYTES more (signed). */
 void nccl_add_used(void *comm, int64_t bytes);
 
-/* The same, as NCCL itself tells it, which needs 2.29.7 or later. Returns 0 if NCCL does not.
- * Not for a communicator that a group is still about to use. */
+/* The same, as NCCL itself reports it (2.29.7 and later). Returns 0 if NCCL does not. Not for a
+ * communicator that a group is still about to use. */
 int nccl_ask_used(void *comm);
 
 /* The thread's outermost group begins, and has ended: nccl_use.c. */

@@ -15,7 +15,7 @@
 
 /* The thread's outermost group, or the last one. */
 static __thread struct {
-	uint64_t before;         /* bytes that NCCL held when it began, plus those already told */
+	uint64_t before; /* bytes that NCCL held when the call began, plus those already reported */
 	void *comm[GROUP_COMMS]; /* the communicator that its calls use */
 	unsigned comms;
 	int several;     /* more than one communicator */

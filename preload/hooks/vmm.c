@@ -95,7 +95,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
 	return result;
 }
 
-/* Memory of another process, or of this one by way of an export: the driver does not tell its
+/* Memory of another process, or of this one through an export: the driver does not report its
  * size. */
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *shared,
 					CUmemAllocationHandleType type)
@@ -214,7 +214,7 @@ CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset,
 struct unmapped {
 	unsigned count, beyond; /* mappings that are kept here, and further ones */
 	struct {
-		struct mt_record map, gone; /* gone.kind 0: the handle is still there */
+		struct mt_record map, gone; /* gone.kind 0: the handle still has references */
 		uint64_t handle;
 	} each[UNMAPPED_KEPT];
 };
@@ -261,7 +261,8 @@ static void restore_mappings(const void *caller, struct unmapped *u)
 			record_created(caller, gone->kind, gone->device, gone->address,
 				       (uint64_t)gone->bytes);
 		record_mapped(u->each[i].handle, &u->each[i].map, &by);
-		if (gone->kind && take_lock()) { /* the references to the handle were gone before */
+		/* The last reference to the handle was released before. */
+		if (gone->kind && take_lock()) {
 			(void)physical_release(&vmm.physical, gone->address, &unreferenced);
 			lock_release(&vmm.lock);
 		}

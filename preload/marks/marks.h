@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Of a longer name so many bytes are taken. The Python module has the same number. */
+/* The bytes of a longer name that are kept. The Python module has the same number. */
 #define MARK_NAME_BYTES 119
 
 /* Begins a phase and returns its number, which ends it; 0 if too many are open. Phases may overlap,

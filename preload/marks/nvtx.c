@@ -22,7 +22,7 @@
 #define VARIABLE "NVTX_INJECTION64_PATH"
 #define MAX_DEPTH 32 /* of ranges of a thread; deeper ones are not recorded */
 
-/* Of NVTX's nvtxTypes.h. */
+/* From NVTX's nvtxTypes.h. */
 enum { TABLE_CALLBACKS = 1, MODULE_CORE = 1, MESSAGE_ASCII = 1 };
 enum core_function {
 	CORE_MARK_EX = 1,

@@ -54,7 +54,7 @@ int cuda_is_simulated_unseen(void);
  */
 void cuda_describe(void);
 
-/* The device of POOL, or OTHERWISE if CUDA does not tell. */
+/* The device of POOL, or OTHERWISE if CUDA does not report one. */
 unsigned cuda_device_of_pool(void *pool, unsigned otherwise);
 
 /* Call this in a forked child, or when a library was unloaded. */

@@ -13,8 +13,8 @@ static inline void graphs_added(int allocates)
 		graphs_allocate();
 }
 
-/* A graph was launched, or its instance destroyed: the level may have changed. Cheap if no graph
- * allocates. */
+/* A graph was launched, or its instance destroyed: the level may have changed. Costs little if no
+ * graph allocates. */
 void graphs_launched(void);
 
 /* A graph was uploaded, which is rare: its memory is allocated now, before any launch. */

@@ -29,8 +29,8 @@ static const char *const node_names[] = { "NODE_RANK", NULL };
 static const char *const job_names[] = { "SLURM_JOB_ID", "TORCHELASTIC_RUN_ID", "PBS_JOBID",
 					 "LSB_JOBID", NULL };
 
-/* Variables kept in the trace: they change the memory use of a job, or tell on which machine it
- * ran. */
+/* Variables kept in the trace: they change the memory use of a job, or identify the machine on
+ * which it ran. */
 static const char *const kept_prefixes[] = { "PYTORCH_",
 					     "TORCH_",
 					     "TORCHELASTIC_",

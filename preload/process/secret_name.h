@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-/* What a name implies for its value. */
+/* The kind of value that a name implies. */
 enum name_kind {
 	NAME_NOTHING,
 	NAME_OPEN,  /* a JSON text in base64 is no secret */

@@ -45,7 +45,7 @@ static inline size_t skip_blanks(const struct walk *w, size_t p)
 /* Does an unquoted value of YAML begin at P? Three asterisks there would be read as an alias. */
 int is_plain_start(const struct walk *w, size_t p);
 
-/* Where an unquoted value ends that goes on at P; as a key, before its colon. */
+/* The end of the unquoted value in which P lies; as a key, it ends before its colon. */
 size_t plain_end(const struct walk *w, size_t p, int as_key);
 
 /* A word inside of a text: up to what separates words. */

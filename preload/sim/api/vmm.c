@@ -197,7 +197,7 @@ EXPORT CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset,
 	return good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* As in the driver: whole mappings only, and every byte of the range must be mapped. */
+/* Is the range made of whole mappings, without a gap? The driver unmaps no other one. */
 static bool range_whole(uint64_t address, uint64_t size)
 {
 	uint64_t at = address;

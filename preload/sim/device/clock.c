@@ -18,7 +18,8 @@
 /* The job waits this long at most for its watchers to poll: one of them may need a lock that the
  * waiting thread holds. */
 #define LONGEST_WAIT (20 * MILLISECOND)
-/* The C++ library computes the end of a sleep anew, from another clock, when it goes on. */
+/* Two ends of one sleep may differ by this: a sleep that goes on gets an end that the C++ library
+ * computes from another clock. */
 #define SAME_END MILLISECOND
 /* Sleeps are whole numbers of these, and polls at whole numbers of sleeps. */
 #define WHOLE (10 * MILLISECOND)

@@ -61,7 +61,7 @@ static void copy_part(char *to, const char *from, size_t bytes, bool used)
 		memory_forget((uint64_t)to, bytes);
 }
 
-/* Of pages alike at a time; nothing overlaps. */
+/* Copies as many pages at a time as are stored alike; nothing overlaps. */
 static void copy_parts(char *to, const char *from, size_t bytes)
 {
 	uint64_t entries[PAGES];

@@ -15,7 +15,7 @@ void device_refund(int device, uint64_t bytes);
 void device_memory(int device, uint64_t *available, uint64_t *total);
 EXPORT void cudasim_memory(int device, uint64_t *used, uint64_t *total);
 int cuda_major(void);   /* of the libcudart that the process loaded */
-int cuda_version(void); /* as cudaRuntimeGetVersion tells it */
+int cuda_version(void); /* as cudaRuntimeGetVersion() returns it */
 void *real_symbol(const char *const *libraries, const char *symbol);
 
 #endif

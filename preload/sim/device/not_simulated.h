@@ -1,4 +1,4 @@
-/* What is not simulated and may matter. */
+/* Reports operations that are not simulated and may matter. */
 #ifndef CUDASIM_NOT_SIMULATED_H
 #define CUDASIM_NOT_SIMULATED_H
 

@@ -303,7 +303,7 @@ int event_record(void *handle, void *on)
 
 int event_query(void *handle)
 {
-	pthread_mutex_lock(&lock); /* another thread may record it anew */
+	pthread_mutex_lock(&lock); /* another thread may record it again */
 	struct event *event = event_of(handle);
 	int status =
 		!event ? SIM_INVALID_HANDLE

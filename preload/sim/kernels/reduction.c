@@ -118,7 +118,7 @@ static void give(const struct reduction *r, uint64_t base, const number values[R
 	}
 }
 
-/* What is known of up to CHUNK outputs, after some of their inputs. */
+/* The partial results of up to CHUNK outputs, after some of their inputs. */
 struct partial {
 	uint64_t sum[CHUNK];
 	int64_t most[CHUNK], least[CHUNK];

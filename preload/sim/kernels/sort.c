@@ -41,8 +41,8 @@ static bool sort_digit(const struct item *in, struct item *out, uint64_t items, 
 	return true;
 }
 
-/* Of keys, and of values beside them; `size` 0: none. Elements are `step` apart, of values
- * `value_step`. */
+/* A sort of keys, and of values beside them; `value_size` 0: no values. Keys are `step` apart,
+ * values `value_step`. */
 struct sorting {
 	enum number_type type;
 	bool descending;

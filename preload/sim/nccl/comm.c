@@ -109,7 +109,7 @@ struct wait {
 	unsigned turns;
 };
 
-/* Their numbers in the communicator, or in the job. */
+/* The numbers of the ranks in the communicator, or in the job. */
 static void list_missing(const struct wait *wait, bool of_job, char *out, size_t size)
 {
 	const struct comm *comm = wait->comm;

@@ -18,10 +18,12 @@ enum {
 	NCCL_REMOTE_ERROR = 6
 };
 enum { COMM_RANKS = TOGETHER_RANKS }; /* that run: more are emulated */
-/* Of its creation, a ring, NVLS, each peer in the node or all beyond it: two ways each. */
+/* Memory of a communicator's creation, a ring, NVLS, each peer in the node or all beyond it: two
+ * directions each. */
 enum { COMM_BUFFERS = 2 * (3 + MAX_DEVICES) };
-#define PAYLOAD \
-	KIB(64) /* bytes that really travel; larger messages are tensors, which nobody reads */
+/* Bytes of a message that are really exchanged. Larger messages are tensors, whose content is never
+ * read. */
+#define PAYLOAD KIB(64)
 
 struct unique_id {
 	char bytes[UNIQUE_ID];

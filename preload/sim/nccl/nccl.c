@@ -219,7 +219,7 @@ struct split {
 	struct members members;
 };
 
-/* Of a communicator whose ranks all run: each has announced its colour and key. */
+/* Splits a communicator whose ranks all run: each has announced its colour and key. */
 static struct split split_complete(struct comm *comm, int colour, int key)
 {
 	struct split part = { 0 };
@@ -255,9 +255,9 @@ static bool keys_are_places(struct comm *comm, int colour)
 	return true;
 }
 
-/* Of a communicator with emulated ranks: the colour determines how many ranks belong to it, and the
- * keys of the ranks that run are their ranks in it. Other keys only give an order, equal ones by
- * the rank in the parent: all ranks of the parent are then taken to belong to it. */
+/* Splits a communicator with emulated ranks: the colour determines how many ranks belong to it,
+ * and the keys of the ranks that run are their ranks in it. Other keys only give an order, equal
+ * ones by the rank in the parent: all ranks of the parent are then taken to belong to it. */
 static struct split split_emulated(struct comm *comm, int colour, int key)
 {
 	bool placed = !comm->shared || keys_are_places(comm, colour);

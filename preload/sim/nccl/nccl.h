@@ -1,4 +1,4 @@
-/* What the files of the simulated NCCL share. */
+/* Shared by the files of the simulated NCCL. */
 #ifndef CUDASIM_NCCL_H
 #define CUDASIM_NCCL_H
 

@@ -78,8 +78,8 @@ static int capability(void)
 	return 10 * settings.card->major + settings.card->minor;
 }
 
-/* What the driver takes for NCCL's kernels, once in a process and device: nothing gives it back.
- * LAUNCHES: the stack of the kernels too. */
+/* The memory that the driver takes for NCCL's kernels, once in a process and device, and never
+ * frees. LAUNCHES: the stack of the kernels too. */
 static uint64_t of_kernels(int device, int v, bool launches)
 {
 	static atomic_bool loaded[MAX_DEVICES], launched[MAX_DEVICES];

@@ -42,7 +42,7 @@ static int make(const char *name, size_t size, size_t fixed, int *file)
 	return posix_fallocate(*file, 0, (off_t)fixed);
 }
 
-/* Waits for the file; -1: the rank that had it is gone. */
+/* Receives the file from the rank that has it; -1: that rank has ended, or sends none in time. */
 static int take(int from)
 {
 	char byte;
