@@ -68,7 +68,7 @@ static uint64_t sum_of(const struct live_process *p)
 	return sum;
 }
 
-static void say_given_up(const struct live_process *p)
+static void print_given_up(const struct live_process *p)
 {
 	struct buf b = { 0 };
 
@@ -97,7 +97,7 @@ static int follow_trace(struct live_process *p, struct err *e)
 		nanosleep(&pause, NULL);
 	}
 	if (p->state == LIVE_UNKNOWN)
-		say_given_up(p);
+		print_given_up(p);
 	return 0;
 }
 

@@ -65,7 +65,7 @@ static int runs(const struct folder *f)
 }
 
 /* Names the processes of which it is not known whether they run, after the last frame. */
-static void say_given_up(const struct folder *f)
+static void print_given_up(const struct folder *f)
 {
 	const struct live_process *first = NULL;
 	size_t count = 0;
@@ -127,7 +127,7 @@ static int print_frames(struct folder *f, int is_quiet)
 		if (status || given.once)
 			return status;
 		if (!is_quiet && !runs(f)) {
-			say_given_up(f);
+			print_given_up(f);
 			return STATUS_SUCCESS;
 		}
 		nanosleep(&pause, NULL);

@@ -13,14 +13,14 @@ struct events_pass {
 	uint64_t sequence, last_ns;
 };
 
-static void tell(struct events_pass *p, const struct mt_record *r,
+static void emit(struct events_pass *p, const struct mt_record *r,
 		 const struct mt_record *allocated)
 {
 	if (p->sink->event)
 		p->sink->event(p->sink->context, p->sequence, r, allocated);
 }
 
-static void tell_missing_free(struct events_pass *p, const struct mt_record *was, uint64_t time_ns)
+static void emit_missing_free(struct events_pass *p, const struct mt_record *was, uint64_t time_ns)
 {
 	struct mt_record freed = *was;
 
@@ -29,7 +29,7 @@ static void tell_missing_free(struct events_pass *p, const struct mt_record *was
 	freed.time_ns = time_ns;
 	freed.stack = MT_NO_STACK;
 	freed.thread = MT_NO_THREAD;
-	tell(p, &freed, was);
+	emit(p, &freed, was);
 }
 
 static void on_record(struct events_pass *p, const struct mt_record *r)
@@ -41,11 +41,11 @@ static void on_record(struct events_pass *p, const struct mt_record *r)
 		return;
 	p->last_ns = r->time_ns > p->last_ns ? r->time_ns : p->last_ns;
 	if (alloc == r->kind && !live_set_replace(&p->live, r, &was))
-		tell_missing_free(p, &was, r->time_ns);
+		emit_missing_free(p, &was, r->time_ns);
 	if (alloc && alloc != r->kind && live_set_take(&p->live, alloc, r->address, &was))
-		tell(p, r, &was);
+		emit(p, r, &was);
 	else
-		tell(p, r, NULL);
+		emit(p, r, NULL);
 }
 
 static void on_records(void *context, uint64_t segment, uint64_t first,
@@ -98,11 +98,11 @@ static void on_keyframe_end(void *context, uint64_t segment)
 		const struct mt_record *was = &old.slots[i];
 
 		if (was->kind && !has(&p->keyframe, was))
-			tell_missing_free(p, was, p->last_ns);
+			emit_missing_free(p, was, p->last_ns);
 	}
 	for (size_t i = 0; i <= p->keyframe.mask; i++)
 		if (p->keyframe.slots[i].kind && !has(&old, &p->keyframe.slots[i]))
-			tell(p, &p->keyframe.slots[i], NULL);
+			emit(p, &p->keyframe.slots[i], NULL);
 	p->live = p->keyframe;
 	p->keyframe = old;
 }

@@ -57,7 +57,7 @@ static int same(const char *a, const char *b)
 
 /* Does the run show the error of its estimate? One that died had not reached the memory that it
  * needs. */
-static int tells_ratio(const struct history_run *r)
+static int has_ratio(const struct history_run *r)
 {
 	return same(r->end, "exit") && r->estimated_allocated > 0 && r->allocated_bytes > 0;
 }
@@ -105,7 +105,7 @@ static void compute(struct job_trend *t, int days)
 	t->now = between(t, end - length, end, values);
 	t->before = between(t, end - 2 * length, end - length, values);
 	for (size_t i = 0; i < t->count; i++)
-		if (tells_ratio(t->runs[i]))
+		if (has_ratio(t->runs[i]))
 			values[n++] = ratio_of(t->runs[i]);
 	t->prediction = ratio_spread_of(values, n);
 	t->out = xcalloc(t->count, sizeof(*t->out));
@@ -153,7 +153,7 @@ void trends_release(struct job_trend *trends, size_t count)
 static int is_asked(const struct history_run *r, const struct correction *c,
 		    const char *fingerprint, const char *model)
 {
-	return tells_ratio(r) && r->simulated == c->is_simulated &&
+	return has_ratio(r) && r->simulated == c->is_simulated &&
 	       (c->is_same_model ? same(r->model, model) : same(r->fingerprint, fingerprint));
 }
 

@@ -34,7 +34,7 @@ static void choose(struct chosen *c, const struct stream *s, uint32_t block)
 	c->lifetimes.list[c->lifetimes.count++] = s->blocks[block].life;
 }
 
-static void settle(struct stream *s, struct chosen *c, enum settled by)
+static void assign_categories(struct stream *s, struct chosen *c, enum settled by)
 {
 	for (size_t i = 0; i < c->lifetimes.count; i++) {
 		struct stream_block *b = &s->blocks[c->index[i]];
@@ -59,8 +59,8 @@ static void compare(struct sweep *w, enum settled by)
 	for (size_t i = 0; i < w->live_count; i++)
 		choose(&w->at, w->s, w->live[i]);
 	classify_beside(&w->at.lifetimes, &w->others.lifetimes, &w->setting);
-	settle(w->s, &w->at, by);
-	settle(w->s, &w->others, BY_MOMENT);
+	assign_categories(w->s, &w->at, by);
+	assign_categories(w->s, &w->others, BY_MOMENT);
 	w->others.lifetimes.count = 0;
 }
 
@@ -97,7 +97,7 @@ static int same_block(const struct lifetime *a, const struct lifetime *b)
 }
 
 /* The category that the report gives to a block of the peak. `peak` is sorted by address. */
-static void settle_peak(struct stream *s, const struct lifetimes *peak)
+static void assign_peak_categories(struct stream *s, const struct lifetimes *peak)
 {
 	for (size_t i = 0; i < s->block_count; i++) {
 		struct stream_block *b = &s->blocks[i];
@@ -132,7 +132,7 @@ void stream_classify(struct stream *s, const struct device *d, uint64_t end_ns)
 	size_t failure = last_failure(s), freed = 0, every = s->events / MOMENTS + 1;
 	uint32_t born = 0;
 
-	settle_peak(s, &d->peak_blocks);
+	assign_peak_categories(s, &d->peak_blocks);
 	for (size_t i = 0; i < s->events; i++) {
 		if (i == failure)
 			compare(&w, BY_FAILURE);

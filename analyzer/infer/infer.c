@@ -17,7 +17,7 @@
 /* While other values are open, a difference below 1/NOISE of the smallest gap says nothing. */
 #define NOISE 32
 
-static void look(struct infer_input *j, const struct observed_rank *w, size_t count)
+static void input_init(struct infer_input *j, const struct observed_rank *w, size_t count)
 {
 	*j = (struct infer_input){ .w = w, .count = count, .world = 1 };
 	for (size_t k = 0; k < count; k++) {
@@ -35,8 +35,8 @@ static void look(struct infer_input *j, const struct observed_rank *w, size_t co
 
 /* ---- candidates ---- */
 
-static bytes try_one(const struct config *known, const struct infer_input *j,
-		     const struct candidate *t, const char *attention, bytes enough)
+static bytes candidate_gap(const struct config *known, const struct infer_input *j,
+			   const struct candidate *t, const char *attention, bytes enough)
 {
 	struct inferred_config i = { 0 };
 	struct err e = { 0 };
@@ -67,8 +67,8 @@ static bytes keep_better(struct candidate *best, struct candidate *t, const stru
 	bytes least = -1;
 
 	for (size_t k = 0; k < (told ? 1 : ARRAY_SIZE(kinds)); k++) {
-		t->gap = try_one(known, j, t, kinds[k],
-				 best->gap < 0 ? -1 : bytes_add(best->gap, j->clear));
+		t->gap = candidate_gap(known, j, t, kinds[k],
+				       best->gap < 0 ? -1 : bytes_add(best->gap, j->clear));
 		if (t->gap >= 0 && (least < 0 || t->gap < least))
 			least = t->gap;
 		if (t->gap >= 0 && (best->gap < 0 || t->gap < best->gap))
@@ -89,7 +89,7 @@ struct splits {
 };
 
 /* Records the smallest gap of the splits with another length, and of those with other heads. */
-static void see_next(struct candidate *best, const struct split *all, size_t count)
+static void set_next_gaps(struct candidate *best, const struct split *all, size_t count)
 {
 	best->seq_next = best->heads_next = -1;
 	for (size_t i = 0; i < count; i++) {
@@ -157,7 +157,7 @@ static void try_splits(struct candidate *best, struct candidate t, const struct 
 	    s.longest.gap - s.best.gap <= t.notable + s.best.gap / NOISE)
 		s.best = s.longest;
 	if (s.best.gap >= 0 && (best->gap < 0 || s.best.gap < best->gap)) {
-		see_next(&s.best, s.all, s.count);
+		set_next_gaps(&s.best, s.all, s.count);
 		*best = s.best;
 	}
 	free(s.all);
@@ -319,7 +319,7 @@ int infer(struct inferred_config *i, struct config *c, const struct observed_ran
 	struct infer_input j;
 	size_t found = 0;
 
-	look(&j, w, count);
+	input_init(&j, w, count);
 	for (enum parameter_source source = 0; source < SOURCES; source++) {
 		struct layers l;
 

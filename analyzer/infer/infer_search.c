@@ -113,8 +113,8 @@ static void try_values(struct search_result *o, const struct config *c, size_t r
 }
 
 /* Lists the result of a search, with how much worse the next value would be. */
-static void judge(struct inferred_config *i, struct config *c, size_t row,
-		  const struct search_result *o, const struct observed_rank *w, size_t count)
+static void add_result(struct inferred_config *i, struct config *c, size_t row,
+		       const struct search_result *o, const struct observed_rank *w, size_t count)
 {
 	enum config_field f = alternatives[row].field;
 	double worse = o->next_gap < 0 ? 1
@@ -200,7 +200,7 @@ void infer_search(struct inferred_config *i, struct config *c, const struct obse
 		    inferred_find(i, alternatives[s].field))
 			continue;
 		try_values(&o, c, s, w, count);
-		judge(i, c, s, &o, w, count);
+		add_result(i, c, s, &o, w, count);
 	}
 	free(open);
 }

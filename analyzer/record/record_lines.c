@@ -54,9 +54,9 @@ static int64_t trimmed(const char *line, int64_t length)
 }
 
 /* Lines that are no records and get a message: a file of another kind has only such lines. */
-#define LINES_TOLD 5
+#define LINES_NOTED 5
 
-static void tell(struct buf *notes, const char *path, long long line, const char *why)
+static void note_line(struct buf *notes, const char *path, long long line, const char *why)
 {
 	buf_puts(notes, "memtrace: ");
 	buf_add_clean(notes, (struct str){ path, strlen(path) });
@@ -82,15 +82,15 @@ static int read_all(FILE *f, const char *path,
 		record = record_parse(line, (size_t)length, &why);
 		if (record)
 			status = on(context, record, (struct str){ line, (size_t)length }, e);
-		else if (refused++ < LINES_TOLD)
-			tell(notes, path, number, why.text);
+		else if (refused++ < LINES_NOTED)
+			note_line(notes, path, number, why.text);
 		count += record && !status;
 		json_decref(record);
 	}
-	if (refused > LINES_TOLD) {
+	if (refused > LINES_NOTED) {
 		struct err more = { 0 };
 
-		err_set(&more, "%s: %lld more lines are no records", path, refused - LINES_TOLD);
+		err_set(&more, "%s: %lld more lines are no records", path, refused - LINES_NOTED);
 		buf_addf(notes, "memtrace: %s\n", more.text);
 	}
 	if (!status && ferror(f))

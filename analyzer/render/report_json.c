@@ -30,7 +30,7 @@ static json_t *stacks_json(const struct stacks *s)
 }
 
 /* Is it known who held what at the device's peak? */
-static int knows_owners(const struct rank *r)
+static int has_owners(const struct rank *r)
 {
 	return r->peak_device != UNKNOWN_BYTES && !r->device_peak.unrecorded;
 }
@@ -38,7 +38,7 @@ static int knows_owners(const struct rank *r)
 /* The bytes of each owner at the device's peak; null if the trace lacks that moment. */
 static json_t *by_owner_json(const struct rank *r)
 {
-	json_t *o = knows_owners(r) ? json_object() : json_null();
+	json_t *o = has_owners(r) ? json_object() : json_null();
 
 	for (size_t i = 0; json_is_object(o) && i < r->owner_count; i++)
 		if (r->owners[i].at_peak || r->owners[i].is_always_listed)
@@ -66,7 +66,7 @@ static json_t *owners_json(const struct rank *r)
 		set(row, "owner", text(r->owners[i].key));
 		set(row, "peak_bytes", json_integer(r->owners[i].peak));
 		set(row, "at_peak_bytes",
-		    knows_owners(r) ? json_integer(r->owners[i].at_peak) : json_null());
+		    has_owners(r) ? json_integer(r->owners[i].at_peak) : json_null());
 		if (is_modelled(r, r->owners[i].key))
 			set_bounds(row, r, &r->owners[i]);
 		json_array_append_new(list, row);
@@ -185,7 +185,7 @@ static json_t *peak_json(const struct rank *r)
 	set(p, "reserved_bytes", json_integer(r->peak_reserved));
 	set(p, "device_bytes", size(r->peak_device));
 	set_moment(p, &r->peak);
-	set(p, "device_time_s", knows_owners(r) ? json_real(r->device_peak.time_s) : json_null());
+	set(p, "device_time_s", has_owners(r) ? json_real(r->device_peak.time_s) : json_null());
 	set(p, "by_owner", by_owner_json(r));
 	set(p, "not_in_trace", not_in_trace_json(r));
 	set(p, "blocks", json_integer((json_int_t)r->stacks.blocks));

@@ -22,7 +22,7 @@ static uint32_t name_of(const struct tables *t, const struct mt_record *r)
 }
 
 /* The peaks since the last mark belong to every phase that was open. */
-static void settle(struct replay *r)
+static void add_peaks(struct replay *r)
 {
 	struct marks *m = &r->marks;
 
@@ -142,8 +142,8 @@ static int is_inside(const struct marks *m, const struct tables *t, const char *
 	return 0;
 }
 
-/* Tells the devices which phase is open now. */
-static void tell_devices(struct replay *r, const struct tables *t, const char *phase)
+/* Sets the innermost open phase of each device. */
+static void set_innermost(struct replay *r, const struct tables *t, const char *phase)
 {
 	int outside = phase && !is_inside(&r->marks, t, phase);
 
@@ -165,7 +165,7 @@ static void mark_step(struct replay *r, const struct mt_record *mark)
 void marks_event(struct replay *r, const struct tables *t, const char *phase,
 		 const struct mt_record *mark)
 {
-	settle(r);
+	add_peaks(r);
 	switch (mark->kind) {
 	case MT_PHASE_BEGIN:
 		begin(&r->marks, mark->address, name_of(t, mark), mark->time_ns, 0);
@@ -180,16 +180,16 @@ void marks_event(struct replay *r, const struct tables *t, const char *phase,
 		add_moment(r, name_of(t, mark), mark->time_ns);
 		return;
 	}
-	tell_devices(r, t, phase);
+	set_innermost(r, t, phase);
 	/* Bytes that were allocated before the phase count in its peak too. */
-	settle(r);
+	add_peaks(r);
 }
 
 void marks_gap(struct replay *r)
 {
 	struct marks *m = &r->marks;
 
-	settle(r);
+	add_peaks(r);
 	m->before_count = m->open_count;
 	for (size_t i = 0; i < m->open_count; i++)
 		m->before_gap[i] = m->open[i].id;
@@ -240,12 +240,12 @@ void marks_keyframe_end(struct replay *r, const struct tables *t, const char *ph
 		begin(m, b->address, name_of(t, b), b->time_ns, was_open(m, b->address));
 	}
 	m->restored_count = 0;
-	tell_devices(r, t, phase);
+	set_innermost(r, t, phase);
 }
 
 void marks_end(struct replay *r)
 {
-	settle(r);
+	add_peaks(r);
 }
 
 void marks_release(struct marks *m)

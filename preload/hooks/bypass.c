@@ -51,8 +51,8 @@ static const char *hooked(const char *name)
 	return NULL;
 }
 
-static void look_at_bindings(struct search *found, const struct dl_phdr_info *o,
-			     const struct symbols *s, const ElfW(Rela) * list, size_t bytes)
+static void search_bindings(struct search *found, const struct dl_phdr_info *o,
+			    const struct symbols *s, const ElfW(Rela) * list, size_t bytes)
 {
 	for (size_t i = 0; i < bytes / sizeof(*list) && found->count < SUSPECTS; i++) {
 		const ElfW(Sym) *y = &s->symbol[ELF64_R_SYM(list[i].r_info)];
@@ -84,7 +84,7 @@ static int needs_cuda(const ElfW(Dyn) * d, const struct symbols *s)
 	return 0;
 }
 
-static int look_at_object(struct dl_phdr_info *o, size_t size, void *found)
+static int search_object(struct dl_phdr_info *o, size_t size, void *found)
 {
 	const ElfW(Dyn) *d = NULL;
 	ElfW(Addr) plt = 0, all = 0;
@@ -109,9 +109,9 @@ static int look_at_object(struct dl_phdr_info *o, size_t size, void *found)
 	/* Relocated in place or not, as in symbols.c. */
 	plt += plt && plt < o->dlpi_addr ? o->dlpi_addr : 0;
 	all += all && all < o->dlpi_addr ? o->dlpi_addr : 0;
-	look_at_bindings(found, o, &s, (const ElfW(Rela) *)plt, plt ? plt_bytes : 0);
-	look_at_bindings(found, o, &s, (const ElfW(Rela) *)(all + relative),
-			 all ? all_bytes - relative : 0);
+	search_bindings(found, o, &s, (const ElfW(Rela) *)plt, plt ? plt_bytes : 0);
+	search_bindings(found, o, &s, (const ElfW(Rela) *)(all + relative),
+			all ? all_bytes - relative : 0);
 	return 0;
 }
 
@@ -134,7 +134,7 @@ void bypass_describe(void)
 	said = 1;
 	found.count = 0;
 	note.n = 0;
-	dl_iterate_phdr(look_at_object, &found);
+	dl_iterate_phdr(search_object, &found);
 	for (unsigned i = 0; i < found.count && count < NAMED; i++) {
 		const struct suspect *x = &found.suspect[i];
 		if (x->object == named || !is_past_us(x))

@@ -53,7 +53,7 @@ static int has_allocator(const void *address, const void *start)
 }
 
 /* The lock is held. */
-static struct module look_up(const void *address)
+static struct module find_module(const void *address)
 {
 	static char path[4096];
 	const void *start = resolve_module(address, path, sizeof(path));
@@ -109,7 +109,7 @@ struct module module_of(const void *address)
 	}
 	if (!lock_acquire(&modules.lock, LOCK_WAIT))
 		return found;
-	found = look_up(address);
+	found = find_module(address);
 	found.stack = found.stack ? found.stack : pystack_module_stack(found.id);
 	if (!atomic_load(&modules.slot[i].address)) { /* entries are only ever added */
 		modules.slot[i].module = found;

@@ -162,7 +162,7 @@ enum pool_kind pools_kind_of(void *handle)
 }
 
 /* The lock is held. POOL is destroyed: it holds only the memory that is still used. */
-static void settle_destroyed(struct pool *pool)
+static void keep_used(struct pool *pool)
 {
 	pool->destroyed = 1;
 	set_reserved(pool, pool->used, MT_UNKNOWN);
@@ -178,7 +178,7 @@ void pools_destroyed(void *handle)
 	if (pool && pool->kind != POOL_OF_DEVICE)
 		pool->handle = NULL;
 	else if (pool)
-		settle_destroyed(pool);
+		keep_used(pool);
 	lock_release(&pools.lock);
 }
 
@@ -243,7 +243,7 @@ static void change_used(void *handle, int64_t bytes)
 				     ? 0
 				     : pool->used + (uint64_t)bytes;
 		if (pool->destroyed)
-			settle_destroyed(pool);
+			keep_used(pool);
 	}
 	lock_release(&pools.lock);
 }

@@ -60,7 +60,7 @@ static struct text *start(void)
 	return &own.line;
 }
 
-static void say(struct text *t)
+static void print_line(struct text *t)
 {
 	for (size_t i = 0; i < t->n; i++) /* a path may contain any character */
 		if ((unsigned char)t->s[i] < ' ' || t->s[i] == 0x7f)
@@ -114,7 +114,7 @@ void notice_setting(const char *name, const char *expected)
 	} else {
 		text_str(t, " is no setting (see: memtrace run --help)");
 	}
-	say(t);
+	print_line(t);
 }
 
 /* The errors of files, mappings and threads. strerror() is not used: it may allocate and translate.
@@ -188,7 +188,7 @@ void notice_lost(const char *how, const char *why, int e)
 	if (e)
 		add_error(t, e);
 	text_str(t, "; the job goes on. MEMTRACE_DIR chooses another directory");
-	say(t);
+	print_line(t);
 }
 
 /* Returns 1 in one process of the run: the one for which the writer makes the marker file, or the
@@ -240,7 +240,7 @@ void notice_out_of_memory(uint64_t requested, uint64_t free_bytes)
 	}
 	text_str(t, ". See why: ");
 	next_command(t, "report");
-	say(t);
+	print_line(t);
 }
 
 void notice_end(uint64_t allocated_peak, uint64_t reserved_peak, uint64_t device_peak,
@@ -267,7 +267,7 @@ void notice_end(uint64_t allocated_peak, uint64_t reserved_peak, uint64_t device
 	next_command(t, "report");
 	text_str(t, "; as a page: ");
 	next_command(t, "html");
-	say(t);
+	print_line(t);
 }
 
 void notice_order(void)
@@ -278,5 +278,5 @@ void notice_order(void)
 		return;
 	text_str(t, "no CUDA call was recorded: libcudasim.so stands before libmemtrace.so in "
 		    "LD_PRELOAD. Name libmemtrace.so first, or use: memtrace simulate");
-	say(t);
+	print_line(t);
 }

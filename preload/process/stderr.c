@@ -20,7 +20,7 @@
 
 static struct stat first; /* st_nlink 0: descriptor 2 was closed */
 
-static int look(int fd, struct stat *st)
+static int status_of(int fd, struct stat *st)
 {
 	return (int)syscall(SYS_fstat, fd, st);
 }
@@ -29,7 +29,7 @@ static int is_first(int fd)
 {
 	struct stat now;
 
-	return first.st_mode && look(fd, &now) == 0 && now.st_dev == first.st_dev &&
+	return first.st_mode && status_of(fd, &now) == 0 && now.st_dev == first.st_dev &&
 	       now.st_ino == first.st_ino && (now.st_mode & S_IFMT) == (first.st_mode & S_IFMT);
 }
 
@@ -37,7 +37,7 @@ __attribute__((constructor)) void stderr_remember(void)
 {
 	int e = errno;
 
-	if (look(STDERR_FILENO, &first) != 0)
+	if (status_of(STDERR_FILENO, &first) != 0)
 		first = (struct stat){ 0 };
 	errno = e;
 }

@@ -54,7 +54,7 @@ static int is_asked(struct query *q, const struct dl_phdr_info *o)
 	}
 }
 
-static int look(struct dl_phdr_info *o, size_t size, void *data)
+static int search_object(struct dl_phdr_info *o, size_t size, void *data)
 {
 	struct query *q = data;
 	const ElfW(Dyn) *dynamic = NULL;
@@ -83,7 +83,7 @@ static void *find(const char *symbol, int where, const void *beside)
 		.symbol = symbol, .hash = symbols_hash(symbol), .where = where, .beside = beside
 	};
 
-	dl_iterate_phdr(look, &q);
+	dl_iterate_phdr(search_object, &q);
 	return q.found;
 }
 
@@ -172,7 +172,7 @@ struct whose {
 	const void *start;
 };
 
-static int look_module(struct dl_phdr_info *o, size_t size, void *data)
+static int read_module_path(struct dl_phdr_info *o, size_t size, void *data)
 {
 	struct whose *w = data;
 	const char *name;
@@ -194,7 +194,7 @@ static int look_module(struct dl_phdr_info *o, size_t size, void *data)
 static const void *find_module(struct whose w)
 {
 	w.path[0] = 0;
-	dl_iterate_phdr(look_module, &w);
+	dl_iterate_phdr(read_module_path, &w);
 	return w.start;
 }
 
@@ -209,7 +209,7 @@ const void *resolve_module_file(const void *address, char *file, unsigned long b
 		(struct whose){ .address = address, .path = file, .bytes = bytes, .file = 1 });
 }
 
-static int look_counts(struct dl_phdr_info *o, size_t size, void *data)
+static int read_first(struct dl_phdr_info *o, size_t size, void *data)
 {
 	struct dl_phdr_info *found = data;
 
@@ -222,7 +222,7 @@ unsigned long long resolve_loaded(void)
 {
 	struct dl_phdr_info found = { 0 };
 
-	dl_iterate_phdr(look_counts, &found);
+	dl_iterate_phdr(read_first, &found);
 	return found.dlpi_adds;
 }
 
@@ -230,6 +230,6 @@ unsigned long long resolve_unloaded(void)
 {
 	struct dl_phdr_info found = { 0 };
 
-	dl_iterate_phdr(look_counts, &found);
+	dl_iterate_phdr(read_first, &found);
 	return found.dlpi_subs;
 }

@@ -159,7 +159,7 @@ static int give_up(const struct wait *wait, const char *why, int error)
 	return error;
 }
 
-static void tell_where(const struct wait *wait)
+static void report_wait(const struct wait *wait)
 {
 	char text[TOGETHER_TEXT];
 	describe(wait, "not done", text, sizeof text);
@@ -185,7 +185,7 @@ static int wait_turn(struct wait *wait)
 	usleep(POLL_US);
 	if (time - wait->checked > 0.2) {
 		wait->checked = time;
-		tell_where(wait);
+		report_wait(wait);
 		for (int i = 0; i < comm->members; i++) {
 			int pid = atomic_load(&comm->shared->rank[i].pid);
 			if (!wait->missing(comm, i, wait->goal) || !pid)
