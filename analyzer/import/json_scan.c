@@ -23,7 +23,7 @@ int json_scan_begin(struct json_scan *s, const void *data, size_t size, struct e
 	const unsigned char *first = data;
 
 	*s = (struct json_scan){ .data = data, .size = size, .e = e };
-	if (size < 2 || first[0] != 0x1f || first[1] != 0x8b)
+	if (size < 2 || !json_scan_is_gzip(first))
 		return 0;
 	s->zlib.next_in = (unsigned char *)(uintptr_t)data; /* zlib does not write there */
 	s->zlib.avail_in = 0;

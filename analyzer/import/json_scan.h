@@ -23,6 +23,11 @@ struct json_scan {
 	struct err *e;
 };
 
+/* Do these two bytes begin a file that gzip compressed? */
+static inline int json_scan_is_gzip(const unsigned char *first)
+{
+	return first[0] == 0x1f && first[1] == 0x8b;
+}
 /* `data` must stay as long as the scan. */
 int json_scan_begin(struct json_scan *s, const void *data, size_t size, struct err *e);
 /* The next byte that is no white space, which is not taken; -1: the text ends or is damaged. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "import/annotations.h"
+#include "import/json_scan.h"
 #include "import/placed.h"
 #include "import/profile.h"
 #include "import/profile_stacks.h"
@@ -33,7 +34,7 @@ static int is_white(unsigned char c)
 int profile_is_likely(const unsigned char *first)
 {
 	return first[0] == '{' || (is_white(first[0]) && (first[1] == '{' || is_white(first[1]))) ||
-	       (first[0] == 0x1f && first[1] == 0x8b);
+	       json_scan_is_gzip(first);
 }
 
 /* Writes an allocation or a free, and keeps the counters of the header. */

@@ -128,8 +128,9 @@ static int64_t sharing(const struct hparams *s, enum buffer_kind kind)
 	return (kind == EXPERT_BUFFER ? ranks * s->tp / (s->etp * s->ep) : ranks) / s->instances;
 }
 
-/* Elements of a bucket. There is one bucket unless gradients are reduced during the backward pass.
- */
+/* Elements of a bucket: Megatron-core's max(40000000, 1000000 * data-parallel size) unless it is
+ * given (DistributedDataParallel). There is one bucket unless gradients are reduced during the
+ * backward pass. */
 static int64_t bucket_size(const struct hparams *s)
 {
 	int64_t size = s->dp * s->cp * 1000000;

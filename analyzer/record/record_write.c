@@ -42,7 +42,7 @@ static json_t *text(const char *s, size_t most)
 		return json_null();
 	length = strnlen(s, most);
 	/* A character is not cut in its middle. */
-	while (length && s[length] && ((unsigned char)s[length] & 0xc0) == 0x80)
+	while (length && s[length] && utf8_continues(s[length]))
 		length--;
 	buf_add_utf8(&b, (struct str){ s, length });
 	j = json_stringn(b.text ? b.text : "", b.length);

@@ -58,7 +58,7 @@ void page_field(struct page *p, const char *label, const char *text, int lines)
 		size_t kept = lines && line == lines && column + utf8_width(text) > room ? 4 : 0;
 
 		for (size_t i = 0; i < spaces + n; i++)
-			width += ((unsigned char)text[i] & 0xc0) != 0x80;
+			width += !utf8_continues(text[i]);
 		if (!first && column + width + kept > room) {
 			if (lines && line++ == lines) {
 				buf_puts(p->out, p->style->unicode ? " \xe2\x80\xa6" : " ...");

@@ -67,7 +67,7 @@ static char *cut_text(const struct page *p, const char *text, size_t width)
 {
 	size_t n = 0, columns = 0;
 
-	while (text[n] && (((unsigned char)text[n] & 0xc0) == 0x80 || columns++ < width - 1))
+	while (text[n] && (utf8_continues(text[n]) || columns++ < width - 1))
 		n++;
 	return xasprintf("%.*s%s", (int)n, text, p->style->unicode ? "\xe2\x80\xa6" : "~");
 }

@@ -272,8 +272,8 @@ static void add_cut(struct buf *b, const char *text, size_t room)
 {
 	size_t n = 0, shown = 0;
 
-	while (text[n] && (shown < room || (text[n] & 0xc0) == 0x80))
-		shown += (text[n++] & 0xc0) != 0x80;
+	while (text[n] && (shown < room || utf8_continues(text[n])))
+		shown += !utf8_continues(text[n++]);
 	buf_add(b, text, n);
 }
 

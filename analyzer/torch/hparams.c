@@ -330,6 +330,7 @@ static void read_layout(struct hparams *s, struct inputs *in)
 	s->bucket_cap = (int64_t)(VALUE_OR(c, ddp_bucket_cap_mb, 25) * (1 << 20));
 	s->bucket_first = GIVEN(c, ddp_bucket_cap_mb) ? s->bucket_cap : 1 << 20;
 	s->reshard = input_flag(in, CONFIG_reshard_after_forward, 1);
+	/* The numbers are DeepSpeed's defaults (runtime/zero/config.py). */
 	s->reduce_bucket =
 		(int64_t)input_or(in, CONFIG_reduce_bucket_size, 500000000, (int64_t)1 << 40);
 	s->overlap = input_flag(in, CONFIG_overlap_comm, s->zero == 3);

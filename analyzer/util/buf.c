@@ -61,7 +61,7 @@ static size_t utf8_sequence(const unsigned char *s, size_t left, uint32_t *code)
 		return 0;
 	*code = n == 1 ? s[0] : s[0] & (0xffu >> (n + 1));
 	for (size_t i = 1; i < n; i++) {
-		if ((s[i] & 0xc0) != 0x80)
+		if (!utf8_continues((char)s[i]))
 			return 0;
 		*code = *code << 6 | (s[i] & 0x3f);
 	}
@@ -168,6 +168,6 @@ size_t utf8_width(const char *text)
 	size_t width = 0;
 
 	for (; *text; text++)
-		width += ((unsigned char)*text & 0xc0) != 0x80;
+		width += !utf8_continues(*text);
 	return width;
 }

@@ -30,6 +30,11 @@ void buf_add_page(struct buf *b, struct str text);
 char *buf_take(struct buf *b);
 void buf_release(struct buf *b);
 
+/* Is it a byte of a UTF-8 character other than its first? */
+static inline int utf8_continues(char c)
+{
+	return ((unsigned char)c & 0xc0) == 0x80;
+}
 /* The width of UTF-8 text in columns: its number of code points. */
 size_t utf8_width(const char *text);
 

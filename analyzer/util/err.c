@@ -17,7 +17,7 @@ __attribute__((format(printf, 3, 0))) static void clean_into(char *to, size_t ro
 
 	buf_add_clean(&b, (struct str){ text, strlen(text) });
 	n = b.length < room ? b.length : room - 1;
-	while (n < b.length && n && (b.text[n] & 0xc0) == 0x80)
+	while (n < b.length && n && utf8_continues(b.text[n]))
 		n--; /* does not cut a character */
 	if (n)
 		memcpy(to, b.text, n);
