@@ -313,6 +313,24 @@ static void one_line_of_the_set_up_is_not_surely_the_model(void **state)
 	assert_cause(&m, "STATIC_OVER_BUDGET");
 }
 
+/* A line of the job's own code has made 1400 MiB, and nearly as much is free in pieces. */
+static void pieces_come_before_data_of_the_set_up(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.step = m.steps = m.in_backward = 0;
+	m.in_setup = 1;
+	m.activations = m.parameters = 0;
+	m.setup_line = 1400 * MIB;
+	m.setup_blocks = 11;
+	assert_cause(&m, "DATA_IN_SETUP");
+	m.cached = 1300 * MIB;
+	m.has_largest_free = 1;
+	m.largest_free = 200 * MIB;
+	assert_cause(&m, "FRAG_EXTERNAL");
+}
+
 /* The backward pass asks for a gradient of an embedding, as large as its table. */
 static void a_gradient_is_no_huge_temporary(void **state)
 {
@@ -446,6 +464,7 @@ int main(void)
 		cmocka_unit_test(gradients_of_no_optimizer_may_be_accumulated),
 		cmocka_unit_test(states_of_a_checkpoint_may_be_needed_anyway),
 		cmocka_unit_test(one_line_of_the_set_up_is_not_surely_the_model),
+		cmocka_unit_test(pieces_come_before_data_of_the_set_up),
 		cmocka_unit_test(a_gradient_is_no_huge_temporary),
 		cmocka_unit_test(buffers_of_nccl_are_no_cause_if_the_step_lacks_more),
 		cmocka_unit_test(loaded_states_may_be_in_use),
