@@ -18,8 +18,8 @@ void text_batch(struct machine *m, const struct hparams *s, struct loop *loop)
 	host_wait(m, m->stream); /* the copy from host memory is synchronous */
 }
 
-/* The logits in fp32; the labels with one more column, b x (s + 1), of which the first is dropped.
- */
+/* The logits in fp32; the labels with one more column, b x (s + 1), of which the first is dropped,
+ * by a copy unless the batch is one row. */
 tensor causal_loss(struct machine *m, const struct hparams *s, tensor logits, tensor labels)
 {
 	tensor precise, padded, shifted, loss;
@@ -28,7 +28,8 @@ tensor causal_loss(struct machine *m, const struct hparams *s, tensor logits, te
 	m->current_term = TERM_LOSS;
 	precise = to(m, logits, F32);
 	padded = tensor_new_as(m, TERM_INPUTS, labels.n + s->batch, I64);
-	shifted = tensor_new_as(m, TERM_INPUTS, labels.n, I64);
+	shifted = s->batch > 1 ? tensor_new_as(m, TERM_INPUTS, labels.n, I64) :
+				 slice(m, padded, labels.n);
 	loss = cross_entropy(m, precise, shifted);
 	tensor_unref(m, &precise);
 	tensor_unref(m, &padded);

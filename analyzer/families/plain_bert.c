@@ -70,17 +70,15 @@ static tensor embedded(struct machine *m, struct plain *g)
 
 /* ---- a layer ---- */
 
-/* eager_attention_forward without a mask. torch.matmul copies heads unless they are those of a
- * single sequence. *weights are the caller's. */
+/* eager_attention_forward without a mask. *weights are the caller's. */
 static tensor eager(struct machine *m, struct plain *g, const tensor *in, tensor *weights)
 {
 	const struct hparams *s = g->s;
-	const int copies = s->batch > 1;
 	tensor a, b, out;
 
 	m->current_term = TERM_ATTN_QKV;
-	a = copies ? contiguous(m, in[0]) : tensor_ref(in[0]);
-	b = copies ? contiguous(m, in[1]) : tensor_ref(in[1]);
+	a = plain_factor(m, s, in[0]);
+	b = plain_factor(m, s, in[1]);
 	m->current_term = TERM_ATTN_SCORES;
 	out = matmul(m, a, b, s->batch * s->heads * s->tokens * s->tokens);
 	tensor_unref(m, &b);
@@ -93,14 +91,12 @@ static tensor eager(struct machine *m, struct plain *g, const tensor *in, tensor
 	*weights = tensor_ref(a);
 	tensor_assign(m, &a, autocasted(m, a));
 	m->current_term = TERM_ATTN_QKV;
-	b = copies ? contiguous(m, in[2]) : tensor_ref(in[2]);
+	b = plain_factor(m, s, in[2]);
 	m->current_term = TERM_ATTN_CONTEXT;
 	out = matmul(m, a, b, in[2].n);
 	tensor_unref(m, &b);
 	tensor_unref(m, &a);
-	if (copies)
-		tensor_assign(m, &out, copied_back(m, out));
-	tensor_assign(m, &out, contiguous(m, out));
+	tensor_assign(m, &out, plain_merged(m, s, out));
 	return out;
 }
 

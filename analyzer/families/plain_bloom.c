@@ -9,13 +9,12 @@
 
 #include "util/util.h"
 
-/* Queries, keys and values as (b * a) x s x d: of one sequence a view, of several a copy. */
 static void heads_of(struct machine *m, const struct hparams *s, tensor qkv, tensor *part)
 {
 	for (int i = 0; i < 3; i++)
 		part[i] = slice(m, qkv, qkv.n / 3);
-	for (int i = 0; i < 3 && s->batch > 1; i++)
-		tensor_assign(m, &part[i], contiguous(m, part[i]));
+	for (int i = 0; i < 3; i++)
+		tensor_assign(m, &part[i], plain_factor(m, s, part[i]));
 }
 
 /* BloomAttention.forward; *probabilities are the caller's. */

@@ -52,15 +52,15 @@ static void split_heads(struct machine *m, const struct hparams *s, tensor qkv, 
 		tensor_assign(m, &part[i], whole[i]);
 }
 
-/* A factor of torch.matmul, as a matrix for each head: heads of several sequences are copied, and
- * shared ones for each query head; those of one sequence are a view. */
+/* A factor of torch.matmul: heads that query heads share become one for each of these, by the same
+ * copy. */
 static tensor factor(struct machine *m, const struct hparams *s, tensor x)
 {
 	const int64_t whole = s->batch * s->tokens * s->hidden;
 
 	if (x.n != whole)
 		return s->batch > 1 ? repeat(m, x, whole) : slice(m, x, whole);
-	return s->batch > 1 ? contiguous(m, x) : tensor_ref(x);
+	return plain_factor(m, s, x);
 }
 
 /* softmax(q k^T / sqrt(d) + mask) v; *weights are the caller's. */

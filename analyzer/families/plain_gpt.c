@@ -7,7 +7,7 @@
 #include "util/util.h"
 
 /* eager_attention_forward: softmax(q k^T * scaling + mask) v, the weights in v's type before their
- * dropout. torch.matmul copies the heads, which are not contiguous. *weights are the caller's. */
+ * dropout. *weights are the caller's. */
 static tensor eager(struct machine *m, struct plain *g, const tensor *in, tensor *weights)
 {
 	const struct hparams *s = g->s;
@@ -15,8 +15,8 @@ static tensor eager(struct machine *m, struct plain *g, const tensor *in, tensor
 	tensor a, b, out;
 
 	m->current_term = TERM_ATTN_QKV;
-	a = contiguous(m, in[0]);
-	b = contiguous(m, in[1]);
+	a = plain_factor(m, s, in[0]);
+	b = plain_factor(m, s, in[1]);
 	m->current_term = TERM_ATTN_SCORES;
 	out = matmul(m, a, b, scores);
 	tensor_unref(m, &b);
@@ -29,13 +29,12 @@ static tensor eager(struct machine *m, struct plain *g, const tensor *in, tensor
 	tensor_assign(m, &a, to(m, a, in[2].type));
 	tensor_assign(m, &a, dropout(m, a, s->attention_dropout));
 	m->current_term = TERM_ATTN_QKV;
-	b = contiguous(m, in[2]);
+	b = plain_factor(m, s, in[2]);
 	m->current_term = TERM_ATTN_CONTEXT;
 	out = matmul(m, a, b, in[2].n);
 	tensor_unref(m, &b);
 	*weights = a;
-	tensor_assign(m, &out, copied_back(m, out));
-	tensor_assign(m, &out, contiguous(m, out));
+	tensor_assign(m, &out, plain_merged(m, s, out));
 	return out;
 }
 

@@ -84,6 +84,11 @@ void plain_dropout_add(struct machine *m, tensor *x, tensor residual, double p)
 	tensor_assign(m, x, out);
 }
 
+tensor plain_factor(struct machine *m, const struct hparams *s, tensor heads)
+{
+	return s->batch > 1 ? contiguous(m, heads) : tensor_ref(heads);
+}
+
 tensor plain_merged(struct machine *m, const struct hparams *s, tensor x)
 {
 	tensor in = s->batch > 1 ? copied_back(m, x) : tensor_ref(x), out;

@@ -22,6 +22,9 @@ tensor plain_mlp(struct machine *m, struct plain_layer *l, tensor x,
 				   struct param *bias));
 /* dropout_add: *x becomes residual + dropout(x). */
 void plain_dropout_add(struct machine *m, tensor *x, tensor residual, double p);
+/* Heads as torch.matmul takes them, a matrix for each, (b * a) x s x d: of one sequence a view, of
+ * several a copy. */
+tensor plain_factor(struct machine *m, const struct hparams *s, tensor heads);
 /* (b * a) x s x d as b x s x (a * d), a copy; the gradient of several sequences is one too. */
 tensor plain_merged(struct machine *m, const struct hparams *s, tensor x);
 /* (x * cos) + (rotate_half(x) * sin) */

@@ -30,7 +30,7 @@ static void rotate(struct machine *m, struct plain *g, tensor *x)
 }
 
 /* eager_attention_forward: softmax(q k^T * scaling + mask) in fp32, its result in q's type. The
- * values alone are copied: they are a view of the projection. *weights are the caller's. */
+ * values alone are a view of the projection. *weights are the caller's. */
 static tensor eager(struct machine *m, struct plain *g, const tensor *in, tensor *weights)
 {
 	const struct hparams *s = g->s;
@@ -55,13 +55,12 @@ static tensor eager(struct machine *m, struct plain *g, const tensor *in, tensor
 	*weights = a;
 	b = autocasted(m, a);
 	m->current_term = TERM_ATTN_QKV;
-	a = contiguous(m, in[2]);
+	a = plain_factor(m, s, in[2]);
 	m->current_term = TERM_ATTN_CONTEXT;
 	out = matmul(m, b, a, in[2].n);
 	tensor_unref(m, &a);
 	tensor_unref(m, &b);
-	tensor_assign(m, &out, copied_back(m, out));
-	tensor_assign(m, &out, contiguous(m, out));
+	tensor_assign(m, &out, plain_merged(m, s, out));
 	return out;
 }
 
