@@ -66,7 +66,10 @@ void loop_micro_batch(struct machine *m, const struct loop_model *parts, void *m
 		tensor_ref(loss);
 	tensor_assign(m, &loss, wrapper_scaled(m, w, loss));
 	wrapper_before_backward(m, w);
+	m->unreferenced = parts->release;
+	m->referring = model;
 	loss_backward(m, &tape, loss);
+	m->unreferenced = NULL;
 	tensor_unref(m, &loss);
 	if (parts->release)
 		parts->release(m, model);

@@ -72,6 +72,8 @@ static void release(struct machine *m, struct grad_node *n)
 	tensor_unref(m, &c->input);
 	free(c->saves);
 	free(c);
+	if (!--m->checkpoints && m->unreferenced)
+		m->unreferenced(m, m->referring);
 }
 
 /* The first run: only the order of the saves is kept. */
@@ -99,6 +101,7 @@ tensor checkpointed(struct machine *m, tensor (*run)(struct machine *, void *, t
 	};
 	tensor_set_term(m, input, TERM_CHECKPOINTS);
 	m->checkpoint = c;
+	m->checkpoints++;
 	m->pack = pack;
 	out = run(m, context, input);
 	m->checkpoint = NULL;

@@ -171,6 +171,10 @@ struct machine {
 	void (*pack)(struct machine *m, struct grad_node *n, tensor t);
 	/* checkpoint.c: activation recomputation */
 	struct checkpoint *checkpoint; /* the region that runs */
+	/* the regions whose calls are kept; with the last one, what all of them refer to goes */
+	size_t checkpoints;
+	void (*unreferenced)(struct machine *m, void *model);
+	void *referring;
 	int replaying;                 /* it runs for the second time */
 	int stopped;
 	const struct module_hooks *module_hooks; /* module.h; NULL: none */
