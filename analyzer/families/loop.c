@@ -28,8 +28,8 @@ tensor causal_loss(struct machine *m, const struct hparams *s, tensor logits, te
 	m->current_term = TERM_LOSS;
 	precise = to(m, logits, F32);
 	padded = tensor_new_as(m, TERM_INPUTS, labels.n + s->batch, I64);
-	shifted = s->batch > 1 ? tensor_new_as(m, TERM_INPUTS, labels.n, I64) :
-				 slice(m, padded, labels.n);
+	shifted = s->batch > 1 ? tensor_new_as(m, TERM_INPUTS, labels.n, I64)
+			       : slice(m, padded, labels.n);
 	loss = cross_entropy(m, precise, shifted);
 	tensor_unref(m, &precise);
 	tensor_unref(m, &padded);

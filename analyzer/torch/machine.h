@@ -175,7 +175,7 @@ struct machine {
 	size_t checkpoints;
 	void (*unreferenced)(struct machine *m, void *model);
 	void *referring;
-	int replaying;                 /* it runs for the second time */
+	int replaying; /* it runs for the second time */
 	int stopped;
 	const struct module_hooks *module_hooks; /* module.h; NULL: none */
 	/* kept cuBLAS workspaces: of the main thread, of the autograd thread */

@@ -23,6 +23,7 @@ GROUPED = {**FALCON, "new_decoder_architecture": True, "num_kv_heads": 2, "num_h
 ONE_NORM = {**GROUPED, "num_ln_in_parallel_attn": 1, "ffn_hidden_size": 1728, "hidden_dropout": 0.1}
 JOB = {"precision": "bf16-autocast", "micro_batch_size": 3, "seq_length": 640, "torch_version": "2.15"}
 EAGER = {**JOB, "attention": "eager"}
+SINGLE = {**EAGER, "micro_batch_size": 1}
 FULL = {"recompute_granularity": "full"}
 TWO = {**JOB, "data_parallel_size": 2}
 # model, job, parameters, bytes after a step, peak
@@ -31,6 +32,13 @@ EXACT = [
     (GPT2, {**JOB, "precision": "bf16"}, 9975808, 59885056, 324923392),
     (GPT2, {**JOB, **FULL, "micro_batch_size": 4, "seq_length": 1024}, 9975808, 122903040, 462683136),
     (GPT2, EAGER, 9975808, 123672064, 602757120),
+    (GPT2, {**EAGER, **FULL}, 9975808, 120133120, 363469824),
+    (GPT2, SINGLE, 9975808, 121040384, 297428992),
+    (GPT2, {**SINGLE, "precision": "fp32"}, 9975808, 120319488, 325085184),
+    (GPT2, {**SINGLE, "precision": "bf16"}, 9975808, 60399104, 182523904),
+    (GPT2, {**SINGLE, **FULL}, 9975808, 120516096, 249734144),
+    (STILL, {**SINGLE, "precision": "fp32", "seq_length": 500}, 9975808, 120313856, 255863808),
+    (UNTIED, {**SINGLE, "precision": "bf16", "seq_length": 576}, 20094144, 121396224, 244579328),
     (GPT2, {**JOB, "micro_batch_size": 1, "seq_length": 128, "optimizer_implementation": "foreach"}, 9975808, 120759808, 204760576),
     (STILL, {**JOB, "precision": "fp32", "micro_batch_size": 2, "seq_length": 500}, 9975808, 122485248, 318944256),
     (UNTIED, {**EAGER, "precision": "bf16", "micro_batch_size": 2, "seq_length": 576}, 20094144, 122138112, 355515904),
@@ -44,11 +52,19 @@ EXACT = [
     (NEOX, {**JOB, "precision": "fp32", "micro_batch_size": 2, "seq_length": 500}, 12597248, 154893824, 306013184),
     (NEOX, {**JOB, **FULL, "micro_batch_size": 4, "seq_length": 1024}, 12597248, 153312768, 491126784),
     (NEOX, EAGER, 12597248, 153295360, 509118464),
+    (NEOX, SINGLE, 12597248, 153285120, 288266240),
+    (NEOX, {**SINGLE, "precision": "fp32"}, 12597248, 152760832, 292591616),
+    (NEOX, {**SINGLE, "precision": "bf16"}, 12597248, 76653056, 191801344),
+    (NEOX, {**SINGLE, **FULL}, 12597248, 152498688, 259593216),
     (NEOX, {**JOB, "micro_batch_size": 8, "seq_length": 1000, "num_microbatches": 3, "clip_grad": 1.0}, 12597248, 153868288, 1158575104),
     (WIDE, {**JOB, "micro_batch_size": 1, "seq_length": 2048}, 125886464, 1510669824, 2283317760),
     (NEOX_DROPS, JOB, 15506624, 192082432, 506865664),
     (NEOX_DROPS, {**EAGER, "precision": "bf16", "micro_batch_size": 2, "seq_length": 576}, 15506624, 95088128, 389794816),
     (NEOX_DROPS, {**EAGER, **FULL}, 15506624, 190050816, 476252160),
+    (NEOX_DROPS, SINGLE, 15506624, 192170496, 407033856),
+    (NEOX_DROPS, {**SINGLE, "precision": "bf16", "seq_length": 576}, 15506624, 94002176, 251742720),
+    (NEOX_DROPS, {**SINGLE, **FULL}, 15506624, 190843392, 339067904),
+    (NEOX_DROPS, {**SINGLE, **FULL, "precision": "fp32", "seq_length": 1000}, 15506624, 191895552, 446313984),
     (NEOX_DROPS, TWO, 15506624, 254595584, 569053184),
     (NEOX, {**TWO, "precision": "bf16-mixed", "fsdp": True}, 12597248, 78760448, 318487552),
     (NEOX, {**TWO, "precision": "bf16-mixed", "framework": "deepspeed", "zero_stage": 2}, 12597248, 100795904, 1218327552),
@@ -91,6 +107,7 @@ EXACT = [
 CLOSE = [
     (UNTIED, JOB, 20094144, 248443392, 676838400),
     (UNTIED, {**JOB, "precision": "fp16-mixed", "micro_batch_size": 5, "seq_length": 257}, 20094144, 247502848, 543617024),
+    (UNTIED, {**SINGLE, **FULL, "precision": "bf16", "seq_length": 1000}, 20094144, 122349056, 244900352),
     (BLOOM, {**JOB, "micro_batch_size": 1, "seq_length": 1024}, 9452544, 117648384, 364117504),
     (FALCON, {**TWO, "precision": "bf16-mixed", "fsdp": True}, 8522752, 51161088, 265149952),
 ]
