@@ -38,6 +38,17 @@ static bytes beyond_need(const struct tables *t, const struct device_pass *d, ui
 	return since_first ? 0 : now;
 }
 
+static int is_of_autograd(const struct tables *t, const struct surviving_block *l)
+{
+	return (t->thread_flags[l->thread] & THREAD_AUTOGRAD) != 0;
+}
+
+/* The job's own code made the block, outside of any model, as a buffer of observations does. */
+static int is_stored(const struct tables *t, const struct surviving_block *l)
+{
+	return l->stack && !is_of_autograd(t, l) && !tables_stack_info(t, l->stack)->model_hash;
+}
+
 /* The blocks of one stack, sorted by age, are a leak if they remain step after step from the first
  * steps on. */
 static void record_leak(const struct tables *t, struct device_pass *d,
@@ -62,7 +73,8 @@ static void record_leak(const struct tables *t, struct device_pass *d,
 		return;
 	add(&m->leak_bytes, sum);
 	add(&m->leak_now, beyond_need(t, d, l->stack, oldest == d->step, now, sum / steps));
-	add(&m->leak_autograd, t->thread_flags[l->thread] & THREAD_AUTOGRAD ? sum : 0);
+	add(&m->leak_autograd, is_of_autograd(t, l) ? sum : 0);
+	add(&m->leak_stored, is_stored(t, l) ? sum : 0);
 	add(&m->leak_per_step, sum / steps);
 	m->leak_blocks += blocks;
 	m->leak_steps = steps > m->leak_steps ? steps : m->leak_steps;
@@ -121,6 +133,15 @@ static void record_growing(struct device_pass *d, const struct surviving_block *
 	m->repeat_stack = l->stack;
 }
 
+/* Does any stack have a model's frames? Without, no stack is known to be outside of a model. */
+static int knows_a_model(const struct tables *t)
+{
+	for (uint32_t i = 1; i < t->stack_count; i++)
+		if (tables_stack_info(t, i)->model_hash)
+			return 1;
+	return 0;
+}
+
 /* How many blocks at the begin of the list are of one stack? */
 static size_t of_one_stack(const struct surviving_block *l, size_t count)
 {
@@ -144,6 +165,8 @@ void metrics_find_leaks(const struct tables *t, struct device_pass *d, struct su
 		record_repeats(d, &left[i], n);
 		record_growing(d, &left[i], n);
 	}
+	if (d->m->leak_stored && !knows_a_model(t))
+		d->m->leak_stored = 0;
 	for (size_t i = 0, n; i < count; i += n) {
 		n = of_one_stack(&left[i], count - i);
 		d->m->run_repeat_stacks += repeats_too(d->m, &left[i], n);

@@ -28,6 +28,71 @@ static void assert_saving(struct metrics *m, const char *rule, enum saving_bound
 	assert_int_equal(r.saving, saving);
 }
 
+static size_t remedy_count(struct metrics *m, const char *rule)
+{
+	struct rank rank = { .end = END_OOM, .metrics = m };
+	struct report report = { .ranks = &rank, .count = 1 };
+	struct diagnosis d = { 0 };
+	size_t count;
+
+	diagnose(&d, &report);
+	assert_non_null(diagnosis_cause(&d, 0));
+	assert_string_equal(diagnosis_cause(&d, 0)->rule, rule);
+	count = diagnosis_cause(&d, 0)->remedy_count;
+	diagnosis_release(&d);
+	return count;
+}
+
+/* Asserts the cause, and the action of its remedy of that number. */
+static void assert_action(struct metrics *m, const char *rule, size_t number, const char *begin)
+{
+	struct rank rank = { .end = END_OOM, .metrics = m };
+	struct report report = { .ranks = &rank, .count = 1 };
+	struct diagnosis d = { 0 };
+	const struct finding *cause;
+
+	diagnose(&d, &report);
+	cause = diagnosis_cause(&d, 0);
+	assert_non_null(cause);
+	assert_string_equal(cause->rule, rule);
+	assert_true(number < cause->remedy_count);
+	assert_memory_equal(cause->remedies[number].action, begin, strlen(begin));
+	diagnosis_release(&d);
+}
+
+/* A buffer of observations belongs to no graph. */
+static void what_the_job_stores_goes_to_the_host(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.step = m.steps = 40;
+	m.leak_bytes = 800 * MIB;
+	m.leak_steps = 39;
+	m.leak_stored = 700 * MIB;
+	assert_action(&m, "LEAK_GRAPH_RETAINED", 0, "keep numbers, not tensors");
+	m.leak_stored = 790 * MIB;
+	assert_action(&m, "LEAK_GRAPH_RETAINED", 0, "store it in host memory");
+	assert_saving(&m, "LEAK_GRAPH_RETAINED", SAVING_ABOUT, 800 * MIB);
+}
+
+/* Each rank of a data parallel job makes all of the states. */
+static void states_of_a_first_step_can_be_sharded(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.in_backward = 0;
+	m.in_optimizer = m.request_is_state = m.step = m.died = 1;
+	m.optimizer_states = 400 * MIB;
+	m.parameters = 700 * MIB;
+	m.data_parallel = 1;
+	assert_action(&m, "OPT_FIRST_STEP_JUMP", 1,
+		      "torch.distributed.optim.ZeroRedundancyOptimizer");
+	m.tags = TAGGED(FSDP);
+	assert_int_equal(remedy_count(&m, "OPT_FIRST_STEP_JUMP"), 1);
+}
+
 /* In the first step, the rest of it may need more, with the remedy and without; the steps before a
  * later one tell both. */
 static void without_a_whole_step_the_saving_is_of_the_failure(void **state)
@@ -153,6 +218,8 @@ static void states_of_a_checkpoint_are_no_duplicate(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_the_job_stores_goes_to_the_host),
+		cmocka_unit_test(states_of_a_first_step_can_be_sharded),
 		cmocka_unit_test(without_a_whole_step_the_saving_is_of_the_failure),
 		cmocka_unit_test(an_evaluation_counts_beyond_the_steps),
 		cmocka_unit_test(a_step_that_grew_needs_at_least_its_growth),

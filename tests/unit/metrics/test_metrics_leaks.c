@@ -12,20 +12,26 @@
 #define MIB (INT64_C(1) << 20)
 
 enum { COPY = 1, FORWARD, CALL, FRAMES };
-enum { LEAK = 1, HOOK, INSIDE, STACKS };
+enum { LEAK = 1, HOOK, INSIDE, STORED, STACKS };
 
 static const unsigned char kinds[FRAMES] = {
 	[FORWARD] = FRAME_FORWARD, [CALL] = FRAME_MODULE_CALL
 };
 /* Innermost first: the model; a function that the model's call runs; one that its forward() calls.
  */
-static const uint32_t frames[STACKS][3] = {
-	[LEAK] = { FORWARD, CALL }, [HOOK] = { COPY, CALL }, [INSIDE] = { COPY, FORWARD, CALL }
-};
+static const uint32_t frames[STACKS][3] = { [LEAK] = { FORWARD, CALL },
+					    [HOOK] = { COPY, CALL },
+					    [INSIDE] = { COPY, FORWARD, CALL },
+					    [STORED] = { COPY } };
 static struct stack all[STACKS] = { [LEAK] = { .frame_count = 2, .frames = frames[LEAK] },
 				    [HOOK] = { .frame_count = 2, .frames = frames[HOOK] },
-				    [INSIDE] = { .frame_count = 3, .frames = frames[INSIDE] } };
+				    [INSIDE] = { .frame_count = 3, .frames = frames[INSIDE] },
+				    [STORED] = { .frame_count = 1, .frames = frames[STORED] } };
+static struct stack_info infos[STACKS] = {
+	[LEAK] = { .model_hash = 1 }, [HOOK] = { .model_hash = 2 }, [INSIDE] = { .model_hash = 3 }
+};
 static const struct tables tables = { .stacks = all,
+				      .stack_info = infos,
 				      .stack_count = STACKS,
 				      .frame_count = FRAMES,
 				      .frame_kinds = (unsigned char *)kinds };
@@ -78,10 +84,22 @@ static void the_copies_of_a_hook_are_needed_by_no_step(void **state)
 	assert_int_equal(in_the_fifth_step(INSIDE, 4).leak_now, 0);
 }
 
+/* A buffer of observations, which no model made. */
+static void the_jobs_own_code_stores_what_no_model_made(void **state)
+{
+	(void)state;
+	assert_int_equal(in_the_fifth_step(STORED, 4).leak_stored, 40 * MIB);
+	assert_int_equal(in_the_fifth_step(LEAK, 4).leak_stored, 0);
+	for (size_t i = 0; i < STACKS; i++)
+		infos[i].model_hash = 0;
+	assert_int_equal(in_the_fifth_step(STORED, 4).leak_stored, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_step_may_need_its_own_blocks),
+		cmocka_unit_test(the_jobs_own_code_stores_what_no_model_made),
 		cmocka_unit_test(the_copies_of_a_hook_are_needed_by_no_step),
 		cmocka_unit_test(what_follows_a_step_counts_as_the_next_ones),
 	};
