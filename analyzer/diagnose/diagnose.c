@@ -313,8 +313,8 @@ static const char *confidence_of(const struct metrics *m, enum rule rule, bytes 
 
 /*
  * Fragmentation that is small beside the other memory is not the cause: of a cache that is a third
- * of what PyTorch holds it is, or of sizes that vary; but a request that is out of proportion finds
- * no piece in any cache. In the first step, the further need of the job is unknown: a larger
+ * of what PyTorch holds it is, or of sizes that vary; but a request that is out of proportion, and
+ * leads to more than tensors ever had, finds no piece in any cache. In the first step, the further need of the job is unknown: a larger
  * consumer comes first then.
  */
 static enum tier tier_of(const struct metrics *m, enum rule rule, bytes weight)
@@ -338,8 +338,8 @@ static enum tier tier_of(const struct metrics *m, enum rule rule, bytes weight)
 	if (rules[rule].tier != TIER_PIECES)
 		return rules[rule].tier;
 	if (m->died && rule == RULE_FRAG_EXTERNAL &&
-	    (m->cached < m->reserved / 3 || IS_HUGE ||
-	     (m->step > 1 && m->allocated + m->requested > m->allocated_peak)))
+	    (m->cached < m->reserved / 3 ||
+	     ((m->step > 1 || IS_HUGE) && m->allocated + m->requested > m->allocated_peak)))
 		return TIER_DEFAULT;
 	if (!m->died || weight >= m->allocated / 5 ||
 	    (weight >= m->allocated / 10 && weight >= m->requested))

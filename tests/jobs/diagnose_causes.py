@@ -18,7 +18,7 @@ from diagnose_model import adam, batch, build, chunked_loss, loss_of, train
 
 
 def sgd(model, **keys):
-    return torch.optim.SGD(model.parameters(), lr=0.1, momentum=float(os.environ.get("MOMENTUM", 0)), **keys)
+    return torch.optim.SGD(model.parameters(), **{"lr": 0.1, "momentum": float(os.environ.get("MOMENTUM", 0)), **keys})
 
 
 # Activations, attention, logits
