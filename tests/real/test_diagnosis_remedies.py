@@ -36,7 +36,7 @@ TRIED = [
     ("leak_retained", "allocated", "numbers, not tensors", {}, {"STEPS": "16"}),
     ("leak_outputs", "allocated", "numbers, not tensors", {}, {"STEPS": "20"}),
     ("leak_detached", "allocated", "numbers, not tensors", {}, {"STEPS": "20"}),
-    ("leak_slow", "allocated", "numbers, not tensors", {}, {}),
+    ("leak_slow", "allocated", "store it in host memory", {}, {}),
     ("leak_outside", "device", "who allocates", {}, {"STEPS": "30"}),
     ("ref_cycle", "allocated", "break the cycle", {}, {}),
     ("eval_graph", "allocated", "no_grad", {}, {}),
