@@ -80,3 +80,12 @@ int reader_read_flags(struct reader *r, const struct key_table *t, const struct 
 	}
 	return 0;
 }
+
+const char *flag_value(const struct flag *flag)
+{
+	int field = config_find(flag->key);
+
+	if (!flag->value || (!flag->joined && field >= 0 && !strcmp(config_type(field), "BOOL")))
+		return "true";
+	return flag->value;
+}

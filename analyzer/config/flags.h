@@ -26,6 +26,10 @@ void flags_release(struct flags *f);
 /* The last flag of that key, as in argparse; NULL: none. */
 const struct flag *flags_find(const struct flags *f, const char *key);
 
+/* The value; of a flag without one "true". A store_true flag takes no value: a word after it that
+ * is not joined by "=" belongs to no flag. */
+const char *flag_value(const struct flag *flag);
+
 /* Reads every flag by one table; a flag without a value is "true". */
 int reader_read_flags(struct reader *r, const struct key_table *t, const struct flags *f);
 

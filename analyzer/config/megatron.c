@@ -13,7 +13,9 @@ enum {
 	TOKENIZER_GPT2 = 4,
 	MULTI_LATENT = 8,
 	BRIDGE = 16,
-	PADS = 32
+	PADS = 32,
+	WORD_PIECES = 64,
+	CASED = 128
 };
 
 static void mark(struct reader *r, unsigned bit)
@@ -113,11 +115,13 @@ static int take_latent(struct reader *r, int field, const char *value)
 static int take_word_pieces(struct reader *r, int field, const char *value)
 {
 	size_t length = strlen(value);
+	int is_file = length >= 9 && !strcmp(value + length - 9, "vocab.txt");
 
 	(void)field;
-	if (!strncmp(value, "BertWordPiece", 13) ||
-	    (length >= 9 && !strcmp(value + length - 9, "vocab.txt")))
-		return reader_put_unmodelled(r, r->origin, "word pieces: BERT or T5");
+	if (!strncmp(value, "BertWordPiece", 13) || is_file)
+		mark(r, WORD_PIECES);
+	if (is_file && strstr(value, "-cased"))
+		mark(r, CASED);
 	return 0;
 }
 
@@ -224,59 +228,30 @@ static const struct key_row rows[] = {
 	{ "merge_file", -1, take_tokenizer },
 	{ "tokenizer_type", -1, take_tokenizer },
 	{ "vocab_file", -1, take_word_pieces },
+	{ "bert_no_binary_head", CONFIG_bert_binary_head, take_not },
 	{ "cuda_graph_scope", CONFIG_cuda_graph_modules, NULL },
 	{ "moe_enable_deepep", CONFIG_moe_flex_dispatcher_backend, take_ignore },
 	{ "rampup_batch_size", -1, take_schedule },
 	{ "step_batch_size_schedule", -1, take_schedule },
 };
 
-/* Megatron-LM's defaults, if they differ from those of the systems. */
+enum default_of { DEFAULT_ANY, DEFAULT_EXPERTS, DEFAULT_LATENT };
+
 static const struct {
+	enum default_of of;
 	enum config_field field;
 	const char *value;
 } defaults[] = {
-	{ CONFIG_arch, "gpt" },
-	{ CONFIG_normalization, "LayerNorm" },
-	{ CONFIG_add_bias_linear, "true" },
-	{ CONFIG_add_qkv_bias, "false" },
-	{ CONFIG_swiglu, "false" },
-	{ CONFIG_qk_layernorm, "false" },
-	{ CONFIG_position_embedding_type, "learned_absolute" },
-	{ CONFIG_untie_embeddings_and_output_weights, "false" },
-	{ CONFIG_make_vocab_size_divisible_by, "128" },
-	{ CONFIG_attention_dropout, "0.1" },
-	{ CONFIG_hidden_dropout, "0.1" },
-	{ CONFIG_transformer_impl, "transformer_engine" },
-	{ CONFIG_precision, "fp32" },
-	{ CONFIG_optimizer, "adam" },
-	{ CONFIG_clip_grad, "1.0" },
-	{ CONFIG_momentum, "0.9" },
-	{ CONFIG_gradient_accumulation_fusion, "true" },
-	{ CONFIG_cross_entropy_loss_fusion, "false" },
-	{ CONFIG_sequence_parallel, "false" },
-	{ CONFIG_attention, "flash" },
-	{ CONFIG_create_attention_mask_in_dataloader, "true" },
-};
-
-static const struct {
-	enum config_field field;
-	const char *value;
-} moe_defaults[] = {
-	{ CONFIG_moe_router_topk, "2" },
-	{ CONFIG_moe_layer_freq, "1" },
-	{ CONFIG_moe_token_dispatcher_type, "allgather" },
-}, mla_defaults[] = {
-	{ CONFIG_kv_lora_rank, "32" },
-	{ CONFIG_qk_head_dim, "128" },
-	{ CONFIG_qk_pos_emb_head_dim, "64" },
-	{ CONFIG_v_head_dim, "128" },
+#define DEFAULT(of, field, value) { DEFAULT_##of, CONFIG_##field, value },
+#include "config/megatron_defaults.def"
+#undef DEFAULT
 };
 
 static const struct {
 	const char *key, *harmless, *what;
 } unmodelled[] = {
 #define UNMODELLED(key, harmless, what) { #key, harmless, what },
-#include "config/megatron_unmodelled.def"
+#include "config/megatron_arguments.def"
 #undef UNMODELLED
 };
 
@@ -285,7 +260,7 @@ static int is_off(const char *value)
 	return parse_bool(value) == 0 || !strcmp(value, "null") || !strcmp(value, "None");
 }
 
-/* Returns 1 if the argument is one of megatron_unmodelled.def, 0 if not, -1: failed. */
+/* Returns 1 if the argument is an UNMODELLED of megatron_arguments.def, 0 if not, -1: failed. */
 static int take_unmodelled(struct reader *r, const char *key, const char *value)
 {
 	size_t i = 0;
@@ -303,9 +278,12 @@ static int take_unmodelled(struct reader *r, const char *key, const char *value)
 
 int megatron_read_script(struct reader *r, const char *script)
 {
-	static const char *const others[] = { "bert", "t5",     "vlm",   "retro", "ict",
-					      "mimo", "hybrid", "mamba", "vision" };
+	static const char *const others[] = { "vlm",    "retro", "ict",   "mimo",
+					      "hybrid", "mamba", "vision" };
 
+	if (!strncmp(script, "pretrain_bert", 13) || !strncmp(script, "pretrain_t5", 11))
+		return config_set_default(r->c, CONFIG_model_type, script[9] == 'b' ? "bert" : "t5",
+					  script, r->e);
 	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
 		if (!strncmp(script, "pretrain_", 9) &&
 		    !strncmp(script + 9, others[i], strlen(others[i])))
@@ -316,7 +294,9 @@ int megatron_read_script(struct reader *r, const char *script)
 /* A key without a row: the name of a field, "no_" and the name of a field, or an argument without
  * effect. */
 static const char *const names[] = {
-#include "config/megatron_names.def"
+#define ARGUMENTS
+#include "config/megatron_arguments.def"
+#undef ARGUMENTS
 };
 
 static int by_name(const void *a, const void *b)
@@ -375,19 +355,56 @@ static int put_defaults(struct reader *r, unsigned seen)
 	if (reader_put(r, CONFIG_framework, "megatron-core"))
 		return -1;
 	for (size_t i = 0; i < ARRAY_SIZE(defaults); i++)
-		if (config_set_default(c, defaults[i].field, defaults[i].value, origin, r->e))
-			return -1;
-	for (size_t i = 0; c->num_experts > 0 && i < ARRAY_SIZE(moe_defaults); i++)
-		if (config_set_default(c, moe_defaults[i].field, moe_defaults[i].value, origin,
-				       r->e))
-			return -1;
-	for (size_t i = 0; c->multi_latent_attention && i < ARRAY_SIZE(mla_defaults); i++)
-		if (config_set_default(c, mla_defaults[i].field, mla_defaults[i].value, origin,
-				       r->e))
+		if ((defaults[i].of != DEFAULT_EXPERTS || c->num_experts > 0) &&
+		    (defaults[i].of != DEFAULT_LATENT || c->multi_latent_attention) &&
+		    config_set_default(c, defaults[i].field, defaults[i].value, origin, r->e))
 			return -1;
 	if (seen & TOKENIZER_GPT2 && !config_has(c, CONFIG_padded_vocab_size) &&
 	    config_set_default(c, CONFIG_vocab_size, "50257", "GPT-2's tokenizer", r->e))
 		return -1;
+	return 0;
+}
+
+/* The sizes of the public files of BERT's word pieces, with the tokens that Megatron-LM adds: one
+ * for the beginning of a sequence, one for its end, and vocab_extra_ids. */
+static int set_word_pieces(struct reader *r, unsigned seen)
+{
+	struct config *c = r->c;
+	int64_t pieces = seen & CASED ? 28996 : 30522;
+
+	if (config_has(c, CONFIG_vocab_size) || config_has(c, CONFIG_padded_vocab_size))
+		return 0;
+	pieces += 2 + (config_has(c, CONFIG_vocab_extra_ids) ? c->vocab_extra_ids : 0);
+	return config_set_int(c, CONFIG_vocab_size, pieces, "BERT's word pieces", r->e);
+}
+
+/* BERT and T5 have the same vocabularies; only T5's decoder has a sequence of its own. */
+static int name_model(struct reader *r, unsigned seen)
+{
+	int t5 = config_has(r->c, CONFIG_decoder_seq_length);
+
+	if (!t5 && !(seen & WORD_PIECES) && !config_has(r->c, CONFIG_bert_binary_head))
+		return 0;
+	if (seen & WORD_PIECES && set_word_pieces(r, seen))
+		return -1;
+	return config_set_default(r->c, CONFIG_model_type, t5 ? "t5" : "bert", "Megatron-LM", r->e);
+}
+
+/* --encoder-num-layers, if it stands alone, is an old name of --num-layers. T5's encoder and
+ * decoder have as many layers if one number alone is given. */
+static int set_layers(struct config *c, struct err *e)
+{
+	int encoder = config_has(c, CONFIG_encoder_num_layers);
+
+	if (encoder && !config_has(c, CONFIG_num_layers) &&
+	    config_set_int(c, CONFIG_num_layers, c->encoder_num_layers,
+			   c->origin[CONFIG_encoder_num_layers], e))
+		return -1;
+	if (!config_has(c, CONFIG_decoder_seq_length))
+		config_unset(c, CONFIG_encoder_num_layers);
+	else if (!encoder && config_has(c, CONFIG_num_layers))
+		return config_set_int(c, CONFIG_encoder_num_layers, c->num_layers,
+				      c->origin[CONFIG_num_layers], e);
 	return 0;
 }
 
@@ -407,13 +424,8 @@ static int finish(struct reader *r, unsigned seen, int is_command)
 	if (seen & GROUP_QUERY &&
 	    config_set_default(c, CONFIG_num_query_groups, "1", "Megatron-LM's default", r->e))
 		return -1;
-	/* --encoder-num-layers, if it stands alone, is an old name of --num-layers. */
-	if (config_has(c, CONFIG_encoder_num_layers) && !config_has(c, CONFIG_num_layers)) {
-		if (config_set_int(c, CONFIG_num_layers, c->encoder_num_layers,
-				   c->origin[CONFIG_encoder_num_layers], r->e))
-			return -1;
-		config_unset(c, CONFIG_encoder_num_layers);
-	}
+	if (name_model(r, seen) || set_layers(c, r->e))
+		return -1;
 	/* Megatron-Bridge pads the vocabulary only with should_pad_vocab. */
 	if (seen & BRIDGE && !(seen & PADS) && config_has(c, CONFIG_vocab_size) &&
 	    !config_has(c, CONFIG_padded_vocab_size) &&
@@ -421,17 +433,6 @@ static int finish(struct reader *r, unsigned seen, int is_command)
 			   r->e))
 		return -1;
 	return put_defaults(r, seen);
-}
-
-/* A store_true flag takes no value: a word after it that is not joined by "=" belongs to no flag.
- */
-static const char *value_of(const struct flag *flag)
-{
-	int field = config_find(flag->key);
-
-	if (!flag->value || (!flag->joined && field >= 0 && !strcmp(config_type(field), "BOOL")))
-		return "true";
-	return flag->value;
 }
 
 int config_read_megatron(struct reader *r, const struct flags *f)
@@ -446,7 +447,7 @@ int config_read_megatron(struct reader *r, const struct flags *f)
 		const struct flag *flag = &f->at[i];
 
 		r->origin = flag->written;
-		if (flag->key[0] && megatron_read_key(r, flag->key, value_of(flag)))
+		if (flag->key[0] && megatron_read_key(r, flag->key, flag_value(flag)))
 			return -1;
 	}
 	return finish(r, seen, 1);

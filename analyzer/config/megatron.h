@@ -12,8 +12,8 @@ int megatron_read_script(struct reader *r, const char *script);
 /* Does a command line look like Megatron-LM's? */
 int megatron_knows(const struct flags *f);
 
-/* Is `key` (snake case) an argument of Megatron-LM's training scripts (megatron_names.def), or a
- * key with a row of the reader? */
+/* Is `key` (snake case) an argument of Megatron-LM's training scripts (megatron_arguments.def), or
+ * a key with a row of the reader? */
 int megatron_has_key(const char *key);
 int megatron_read_key(struct reader *r, const char *key, const char *value);
 

@@ -183,8 +183,20 @@ static void experts(struct count *n, __int128 layers, int64_t ffn)
 	}
 }
 
-/* T5: each decoder layer attends twice; each half has a relative position bias in its first layer
- * and a norm at its end. */
+static int is_megatron(const struct config *c)
+{
+	return c->framework && !strcmp(c->framework, "megatron-core");
+}
+
+static int learns_positions(const struct config *c)
+{
+	return c->position_embedding_type &&
+	       !strcmp(c->position_embedding_type, "learned_absolute");
+}
+
+/* T5: each decoder layer attends twice, and each half has a norm at its end. transformers' halves
+ * have a relative position bias in their first layers, Megatron-core's share learned positions, and
+ * its output layer has a bias. */
 static void encoder_decoder(struct count *n, int64_t vocabulary, int64_t ffn)
 {
 	const struct config *c = n->c;
@@ -194,21 +206,33 @@ static void encoder_decoder(struct count *n, int64_t vocabulary, int64_t ffn)
 	attention(n, encoder + 2 * (__int128)decoder);
 	feed_forward(n, encoder + (__int128)decoder, ffn);
 	norm(n, 2 * (__int128)encoder + 3 * (__int128)decoder + 2, n->h);
-	module(n, 2,
-	       (__int128)OR_ELSE(c, relative_attention_num_buckets, 32) * c->num_attention_heads);
+	if (learns_positions(c))
+		module(n, 1, (__int128)c->max_position_embeddings * n->h);
+	else
+		module(n, 2,
+		       (__int128)OR_ELSE(c, relative_attention_num_buckets, 32) *
+			       c->num_attention_heads);
+	if (is_megatron(c) && !c->untie_embeddings_and_output_weights)
+		module(n, 1, vocabulary);
 	if (c->untie_embeddings_and_output_weights)
 		linear(n, 1, n->h, vocabulary, 0);
 }
 
-/* BERT: the norm of the embeddings takes the place of the last one. The token types are counted
- * with the vocabulary's rows; the language model's output layer has a bias of its own. */
+/* BERT: the norm of transformers' embeddings takes the place of the last one. The token types are
+ * counted with the vocabulary's rows; the language model's output layer has a bias of its own.
+ * Megatron-core's may also predict the order of two sentences, which needs the token types. */
 static void encoder_head(struct count *n, int64_t vocabulary)
 {
 	const struct config *c = n->c;
 	const int64_t labels = OR_ELSE(c, num_labels, 0);
 
-	module(n, 1, (__int128)OR_ELSE(c, type_vocab_size, 2) * n->h);
-	linear(n, 1, n->h, n->h, 1);
+	const int order = is_megatron(c) && OR_ELSE(c, bert_binary_head, 1);
+
+	if (!is_megatron(c) || order)
+		module(n, 1, (__int128)OR_ELSE(c, type_vocab_size, 2) * n->h);
+	linear(n, 1 + order, n->h, n->h, 1);
+	if (order)
+		linear(n, 1, n->h, 2, 1);
 	if (labels) {
 		linear(n, 1, n->h, labels, 1);
 		return;
@@ -223,7 +247,7 @@ static void decoder_only(struct count *n, int64_t vocabulary, int64_t ffn)
 	int64_t moe = expert_layers(c), norms = OR_ELSE(c, norms_per_layer, 2);
 
 	module(n, 1, (__int128)vocabulary * n->h);
-	if (c->position_embedding_type && !strcmp(c->position_embedding_type, "learned_absolute"))
+	if (learns_positions(c))
 		module(n, 1, (__int128)c->max_position_embeddings * n->h);
 	if (c->multi_latent_attention)
 		latent_attention(n, c->num_layers);

@@ -314,8 +314,8 @@ static const char *confidence_of(const struct metrics *m, enum rule rule, bytes 
 /*
  * Fragmentation that is small beside the other memory is not the cause: of a cache that is a third
  * of what PyTorch holds it is, or of sizes that vary; but a request that is out of proportion, and
- * leads to more than tensors ever had, finds no piece in any cache. In the first step, the further need of the job is unknown: a larger
- * consumer comes first then.
+ * leads to more than tensors ever had, finds no piece in any cache. In the first step, the further
+ * need of the job is unknown: a larger consumer comes first then.
  */
 static enum tier tier_of(const struct metrics *m, enum rule rule, bytes weight)
 {

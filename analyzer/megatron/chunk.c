@@ -4,6 +4,7 @@
 #include "megatron/embedding_loss.h"
 #include "megatron/layers.h"
 #include "megatron/mtp.h"
+#include "megatron/t5.h"
 #include "megatron/tensor_parallel.h"
 
 /* Layers that run one after another, as one region if they are recomputed. */
@@ -47,6 +48,8 @@ tensor chunk_forward(struct machine *m, struct model_chunk *c, struct microbatch
 {
 	tensor x, out;
 
+	if (c->encoder.count)
+		b->encoder.output = t5_encode(m, c, b);
 	x = c->first ? chunk_embed(m, c, b) : tensor_ref(b->input.value);
 	x = run_layers(m, c, b, x);
 	m->current_term = TERM_FINAL_NORM;
@@ -58,6 +61,7 @@ tensor chunk_forward(struct machine *m, struct model_chunk *c, struct microbatch
 		tensor_assign(m, &x, mtp_forward(m, c, b, x));
 	out = chunk_loss(m, c, x);
 	tensor_unref(m, &b->logits);
+	tensor_unref(m, &b->encoder.output);
 	tensor_unref(m, &x);
 	return out;
 }

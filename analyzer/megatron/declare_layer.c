@@ -22,7 +22,23 @@ static void declare_attention(struct model_chunk *c, struct megatron_layer *l)
 	}
 }
 
-void declare_layer(struct model_chunk *c, struct megatron_layer *l, int64_t number)
+/* CrossAttention: queries of the decoder's tokens, keys and values of the encoder's. */
+static void declare_cross_attention(struct model_chunk *c, struct megatron_layer *l)
+{
+	const struct megatron_rank *r = c->rank;
+	const struct hparams *s = r->s;
+	int64_t width = r->heads * s->head;
+
+	l->cross.before = declare_norm(c, s->hidden);
+	l->cross.proj = declare_param(c, TERM_ATTENTION_WEIGHTS, s->hidden, width, 0);
+	l->cross.proj_bias = declare_bias(c, TERM_ATTENTION_WEIGHTS, s->hidden);
+	l->cross.q = declare_param(c, TERM_ATTENTION_WEIGHTS, width, s->hidden, 0);
+	l->cross.q_bias = declare_bias(c, TERM_ATTENTION_WEIGHTS, width);
+	l->cross.kv = declare_param(c, TERM_ATTENTION_WEIGHTS, 2 * width, s->hidden, 0);
+	l->cross.kv_bias = declare_bias(c, TERM_ATTENTION_WEIGHTS, 2 * width);
+}
+
+void declare_layer(struct model_chunk *c, struct megatron_layer *l, int64_t number, int attends)
 {
 	int moe = config_moe_layer(c->rank->s->config, number);
 	const struct megatron_rank *r = c->rank;
@@ -35,6 +51,8 @@ void declare_layer(struct model_chunk *c, struct megatron_layer *l, int64_t numb
 		mla_declare(c, l);
 	else
 		declare_attention(c, l);
+	if (attends)
+		declare_cross_attention(c, l);
 	l->before_mlp = declare_norm(c, s->hidden);
 	if (moe) {
 		moe_declare(c, l);

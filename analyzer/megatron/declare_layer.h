@@ -4,7 +4,7 @@
 
 #include "megatron/model.h"
 
-/* `number`: the layer's, in the whole model. */
-void declare_layer(struct model_chunk *c, struct megatron_layer *l, int64_t number);
+/* `number`: the layer's, in the whole model. `attends`: to an encoder's output, too. */
+void declare_layer(struct model_chunk *c, struct megatron_layer *l, int64_t number, int attends);
 
 #endif

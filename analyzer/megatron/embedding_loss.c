@@ -1,5 +1,6 @@
 /* The embedding, the output layer and the loss of a Megatron-core model. */
 #include "megatron/embedding_loss.h"
+#include "megatron/bert.h"
 #include "megatron/tensor_parallel.h"
 
 /* The gradient of weight[tokens]: index_put_with_sort_kernel() adds up a sorted copy of the
@@ -54,17 +55,26 @@ tensor chunk_embed(struct machine *m, struct model_chunk *c, struct microbatch *
 {
 	struct megatron_rank *r = c->rank;
 	const struct hparams *s = r->s;
-	tensor words, positions = none, x;
+	tensor words, positions = none, types, x;
 
 	m->current_term = TERM_EMBEDDED;
 	words = embedded(m, r, b->tokens, c->tokens);
 	x = tensor_ref(words);
 	if (c->positions) {
-		positions = embedding(m, b->positions, c->positions, s->hidden);
+		/* BERT and T5 expand the positions to the batch */
+		positions =
+			embedding_of(m, b->positions,
+				     s->is_bert || s->encoder_layers ? b->tokens.n : b->positions.n,
+				     c->positions, s->hidden);
 		tensor_assign(m, &x, add(m, words, positions));
 	}
 	if (s->batch > 1)
 		tensor_assign(m, &x, contiguous(m, x));
+	if (c->token_types) {
+		types = embedding(m, b->token_types, c->token_types, s->hidden);
+		tensor_assign(m, &x, add(m, x, types));
+		tensor_unref(m, &types);
+	}
 	if (s->sequence_parallel)
 		tensor_assign(m, &x, tp_scatter(m, x, s->tp));
 	tensor_assign(m, &x, dropout(m, x, s->hidden_dropout));
@@ -134,9 +144,12 @@ static tensor parallel_cross_entropy(struct machine *m, struct megatron_rank *r,
 	return with_grad_fn(out, n, 0);
 }
 
+/* The gradients of the tokens' losses, and of the scores of BERT's order of sentences. */
 static void mean_backward(struct machine *m, struct grad_node *n)
 {
 	n->out[0] = tensor_new(m, n->sizes[0], n->in[0].type);
+	if (n->edge[1])
+		n->out[1] = tensor_new(m, n->sizes[1], n->type);
 }
 
 tensor token_losses(struct machine *m, struct model_chunk *c, tensor x, tensor *logits)
@@ -145,7 +158,7 @@ tensor token_losses(struct machine *m, struct model_chunk *c, tensor x, tensor *
 	tensor labels = none, out;
 
 	m->current_term = TERM_LOGITS;
-	tensor_assign(m, logits, mcore_linear(m, r, x, c->output, NULL, 1, r->s->defers));
+	tensor_assign(m, logits, mcore_linear(m, r, x, c->output, c->output_bias, 1, r->s->defers));
 	m->phase = LOSS;
 	m->current_term = TERM_LOSS;
 	if (r->s->batch > 1) /* [b, s] to [s, b] */
@@ -157,14 +170,23 @@ tensor token_losses(struct machine *m, struct model_chunk *c, tensor x, tensor *
 
 tensor chunk_loss(struct machine *m, struct model_chunk *c, tensor x)
 {
-	tensor logits = none, out, all = token_losses(m, c, x, &logits);
+	tensor logits = none, out, in[2] = { none, none }, words;
 	struct grad_node *n;
 
+	m->current_term = TERM_LOGITS;
+	in[1] = bert_order(m, c, x);
+	words = bert_head(m, c, x);
+	in[0] = token_losses(m, c, words, &logits);
+	tensor_unref(m, &words);
 	tensor_unref(m, &logits);
-	n = grad_node_new(m, mean_backward, &all, 1);
-	if (n)
-		n->sizes[0] = all.n;
+	n = grad_node_new(m, mean_backward, in, 2);
+	if (n) {
+		n->sizes[0] = in[0].n;
+		n->sizes[1] = in[1].n;
+		n->type = in[1].type;
+	}
 	out = with_grad_fn(tensor_new(m, 1, F32), n, 0);
-	tensor_unref(m, &all);
+	tensor_unref(m, &in[0]);
+	tensor_unref(m, &in[1]);
 	return out;
 }

@@ -25,7 +25,7 @@ static void scores_backward(struct machine *m, struct grad_node *n)
 static tensor scores(struct machine *m, struct megatron_rank *r, tensor q, tensor k)
 {
 	tensor in[2] = { q, k };
-	int64_t n = r->s->batch * r->heads * r->s->tokens * r->s->tokens;
+	int64_t n = score_count(r, q, k);
 	struct grad_node *node;
 
 	global_buffer(m, r, n, q.type);
@@ -81,7 +81,7 @@ static tensor core_attention(struct machine *m, void *context, const tensor *in)
 	}
 	tensor_assign(m, &a, dropout(m, a, r->s->attention_dropout));
 	m->current_term = TERM_ATTN_CONTEXT;
-	out = matmul(m, a, v, v.n);
+	out = matmul(m, a, v, in[0].n / r->s->head * r->s->value_head);
 	tensor_assign(m, &out, contiguous(m, out));
 	tensor_unref(m, &raw);
 	tensor_unref(m, &a);
@@ -141,7 +141,8 @@ static void project(struct machine *m, struct megatron_layer *l, struct microbat
 {
 	struct megatron_rank *r = l->chunk->rank;
 	const struct hparams *s = r->s;
-	int64_t each = r->rows * s->head, sizes[3];
+	int64_t rows = x.n / s->hidden * (s->sequence_parallel ? s->tp : 1);
+	int64_t each = rows * s->head, sizes[3];
 	tensor qkv, part[3];
 
 	sizes[0] = each * r->heads;
@@ -169,26 +170,53 @@ static void project(struct machine *m, struct megatron_layer *l, struct microbat
 		tensor_unref(m, &part[i]);
 }
 
-static tensor attention(struct machine *m, struct megatron_layer *l, struct microbatch *b, tensor x)
+/* Attention and its output projection. `in`: queries, keys and values, which are taken, and the
+ * mask.
+ */
+static tensor attend(struct machine *m, struct megatron_rank *r, tensor *in, struct param *proj)
 {
-	struct megatron_rank *r = l->chunk->rank;
-	const struct hparams *s = r->s;
-	tensor in[4], out;
+	tensor out = r->s->recompute_attention
+			     ? checkpoint_reentrant(m, core_attention, &r,
+						    sizeof(struct megatron_rank *), in, 4)
+			     : core_attention(m, &r, in);
 
-	if (s->latent.kv_rank)
-		mla_project(m, l, x, in);
-	else
-		project(m, l, b, x, in);
-	in[3] = b->mask;
-	out = s->recompute_attention ? checkpoint_reentrant(m, core_attention, &r,
-							    sizeof(struct megatron_rank *), in, 4)
-				     : core_attention(m, &r, in);
 	m->current_term = TERM_ATTN_OUT;
-	tensor_assign(m, &out, parallel_linear(m, r, out, l->proj, NULL, 0));
+	tensor_assign(m, &out, parallel_linear(m, r, out, proj, NULL, 0));
 	tensor_assign(m, &out, tp_reduce(m, r, out));
 	for (int i = 0; i < 3; i++)
 		tensor_unref(m, &in[i]);
 	return out;
+}
+
+static tensor attention(struct machine *m, struct megatron_layer *l, struct microbatch *b, tensor x)
+{
+	struct megatron_rank *r = l->chunk->rank;
+	tensor in[4];
+
+	if (r->s->latent.kv_rank)
+		mla_project(m, l, x, in);
+	else
+		project(m, l, b, x, in);
+	in[3] = l->in_encoder ? b->encoder.mask : b->mask;
+	return attend(m, r, in, l->proj);
+}
+
+/* CrossAttention: the encoder's output has a projection for keys and values. */
+static tensor cross_attention(struct machine *m, struct megatron_layer *l, struct microbatch *b,
+			      tensor x)
+{
+	struct megatron_rank *r = l->chunk->rank;
+	int64_t half[2];
+	tensor in[4], kv;
+
+	m->current_term = TERM_ATTN_QKV;
+	kv = parallel_linear(m, r, b->encoder.output, l->cross.kv, l->cross.kv_bias, 1);
+	half[0] = half[1] = kv.n / 2;
+	split(m, kv, &in[1], half, 2);
+	tensor_unref(m, &kv);
+	in[0] = parallel_linear(m, r, x, l->cross.q, l->cross.q_bias, 1);
+	in[3] = b->encoder.cross_mask;
+	return attend(m, r, in, l->cross.proj);
 }
 
 /* bias_dropout_add: residual + dropout(x + bias) */
@@ -256,6 +284,21 @@ tensor layer_attention(struct machine *m, struct megatron_layer *l, struct micro
 	return out;
 }
 
+static tensor layer_cross_attention(struct machine *m, struct megatron_layer *l,
+				    struct microbatch *b, tensor input)
+{
+	struct megatron_rank *r = l->chunk->rank;
+	tensor x, part, out;
+
+	m->current_term = TERM_ATTN_NORM;
+	x = hidden_norm(m, r, &l->cross.before, input);
+	part = cross_attention(m, l, b, x);
+	tensor_unref(m, &x);
+	out = bias_dropout_add(m, r, part, l->cross.proj_bias, input);
+	tensor_unref(m, &part);
+	return out;
+}
+
 /* The feed-forward part of a layer, dense or with experts. `context`: the layer. */
 static tensor feed_forward(struct machine *m, void *context, const tensor *in)
 {
@@ -290,6 +333,8 @@ tensor layer_forward(struct machine *m, struct megatron_layer *l, struct microba
 
 	out = layer_attention(m, l, b, in);
 	tensor_unref(m, &in);
+	if (l->cross.q)
+		tensor_assign(m, &out, layer_cross_attention(m, l, b, out));
 	in = graph_enter(m, l, GRAPH_MLP, out);
 	tensor_unref(m, &out);
 	out = layer_mlp(m, l, in);

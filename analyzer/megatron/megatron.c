@@ -2,11 +2,13 @@
 #include "megatron/megatron.h"
 
 #include "torch/checkpoint.h"
+#include "megatron/bert.h"
 #include "megatron/graphs.h"
 #include "megatron/chunk.h"
 #include "megatron/parameters.h"
 #include "megatron/schedule.h"
 #include "megatron/stages.h"
+#include "megatron/t5.h"
 #include "megatron/tensor_parallel.h"
 #include "torch/streams.h"
 
@@ -33,6 +35,14 @@ static void load_batch(struct machine *m, struct model_chunk *c, struct microbat
 	/* multi-token prediction embeds the tokens again */
 	int first = c->first || c->mtp_count || whole, last = c->last || whole;
 
+	if (s->encoder_layers) {
+		t5_batch(m, c, b);
+		return;
+	}
+	if (s->is_bert) {
+		bert_batch(m, c, b);
+		return;
+	}
 	if (first)
 		b->tokens = tensor_new_as(m, TERM_INPUTS, r->rows, I64);
 	if (last)
@@ -108,6 +118,9 @@ static void forward_step(struct machine *m, struct model_chunk *c, struct microb
 	tensor_unref(m, &b->labels);
 	tensor_unref(m, &b->weights);
 	tensor_unref(m, &b->positions);
+	tensor_unref(m, &b->token_types);
+	tensor_unref(m, &b->order);
+	t5_batch_release(m, b);
 	if (r->s->recompute != RECOMPUTE_FULL)
 		release_tables(m, b);
 }
@@ -417,6 +430,21 @@ static void check_interleaving(const struct hparams *s, struct inputs *in)
 			"at least pipeline_model_parallel_size: Megatron-core refuses another");
 }
 
+/* BERT's and T5's sequences are padded. */
+static void check_padded(const struct hparams *s, struct inputs *in)
+{
+	if (!s->encoder_layers && !s->is_bert)
+		return;
+	if (s->attention != EAGER)
+		input_reject(in, CONFIG_attention,
+			     "unfused: of BERT and T5 no other attention is modelled yet");
+	if (s->cp > 1)
+		input_reject(in, CONFIG_context_parallel_size, "1 for BERT and T5");
+	if (!s->learned_positions)
+		input_reject(in, CONFIG_position_embedding_type,
+			     "learned_absolute for BERT and T5");
+}
+
 static int check(const struct hparams *s, struct inputs *in)
 {
 	note_assumptions(s, in);
@@ -443,6 +471,8 @@ static int check(const struct hparams *s, struct inputs *in)
 			     "adam with the distributed optimizer: Megatron-core refuses another");
 	if (s->zero > 1)
 		input_reject(in, CONFIG_zero_stage, "0 or 1: Megatron's FSDP is not modelled yet");
+	check_padded(s, in);
+	check_t5(s, in);
 	check_stages(s, in);
 	check_interleaving(s, in);
 	check_recompute(s, in);

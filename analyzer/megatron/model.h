@@ -16,10 +16,16 @@ struct expert {
 
 struct megatron_layer {
 	struct model_chunk *chunk;
+	int in_encoder; /* T5's */
 	struct norm_weights before_attention, before_mlp;
 	struct norm_weights q_norm, k_norm;
 	struct param *q_down, *kv_down, *kv_up; /* latent attention; q_down NULL: none */
 	struct param *proj, *proj_bias, *qkv, *qkv_bias, *up, *up_bias, *down, *down_bias;
+	/* attention to the encoder's output; cross.q NULL: none */
+	struct {
+		struct norm_weights before;
+		struct param *proj, *proj_bias, *q, *q_bias, *kv, *kv_bias;
+	} cross;
 	struct param *router; /* NULL: dense */
 	struct expert *experts, shared;
 	/* The dispatcher keeps the router's probabilities, and with them the graph of the
@@ -39,13 +45,26 @@ struct model_chunk {
 	int has_norm; /* the norm after the last layer */
 	int64_t layer_count;
 	struct megatron_layer *layers;
+	/* T5's encoder; count 0: none */
+	struct {
+		int64_t count;
+		struct megatron_layer *layers;
+		struct norm_weights norm;
+	} encoder;
+	struct bert_head {
+		struct param *dense, *dense_bias;
+		struct norm_weights norm;
+		/* the order of two sentences; NULL: not predicted */
+		struct param *order, *order_bias, *pooler, *pooler_bias;
+	} bert;
 	int64_t mtp_count;
 	struct mtp_layer *mtp;
 	struct module module;
 	unsigned char *on_host; /* for each parameter: it is made on the host, in fp32 */
-	struct param *tokens, *positions;
+	struct param *tokens, *positions, *token_types;
 	struct param *head, *output; /* the weight that belongs to the output layer, and the weight
 					that it uses */
+	struct param *output_bias;   /* T5's and BERT's */
 	struct norm_weights norm;
 	struct param_and_grad_buffer {
 		tensor weights, gradients;
@@ -106,6 +125,11 @@ struct microbatch {
 	tensor gradient;    /* gradient of the output, received from the next stage */
 	tensor weights;     /* the loss mask */
 	tensor tokens, labels, positions, mask, output, rotary;
+	tensor token_types, order; /* BERT's */
+	/* T5's: the encoder's tokens, masks, and its output, to which the decoder attends */
+	struct {
+		tensor tokens, positions, mask, cross_mask, output;
+	} encoder;
 	tensor logits; /* the logits of the last multi-token prediction, a variable of the forward
 			  pass */
 };

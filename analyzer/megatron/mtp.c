@@ -33,7 +33,7 @@ void mtp_declare(struct model_chunk *c)
 		l->eh_proj =
 			declare_param(c, TERM_OTHER_WEIGHTS, s->hidden / s->tp, 2 * s->hidden, 0);
 		from = c->module.count;
-		declare_layer(c, &l->layer, s->layers - 1);
+		declare_layer(c, &l->layer, s->layers - 1, 0);
 		if (s->fp8)
 			quantize_layer(c, from);
 		l->eh_proj->quantized = s->fp8;

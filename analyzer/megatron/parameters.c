@@ -2,10 +2,12 @@
  * masters. */
 #include "megatron/parameters.h"
 
+#include "megatron/bert.h"
 #include "megatron/fp8.h"
 #include "megatron/declare_layer.h"
 #include "megatron/declare.h"
 #include "megatron/mtp.h"
+#include "megatron/t5.h"
 
 #include <stdlib.h>
 
@@ -23,12 +25,14 @@ static void declare_chunk(struct model_chunk *c)
 		c->tokens = declare_param(c, TERM_EMBEDDING, r->vocab, s->hidden, 0);
 		if (s->learned_positions)
 			c->positions = declare_param(c, TERM_POSITIONS, s->positions, s->hidden, 1);
+		bert_declare_types(c);
 	}
+	t5_declare_encoder(c);
 	c->layers = xcalloc((size_t)c->layer_count, sizeof(*c->layers));
 	for (int64_t i = 0; i < c->layer_count; i++) {
 		size_t from = c->module.count;
 
-		declare_layer(c, &c->layers[i], c->first_layer + i);
+		declare_layer(c, &c->layers[i], c->first_layer + i, c->encoder.count > 0);
 		if (fp8_layer(s, c->first_layer + i))
 			quantize_layer(c, from);
 	}
@@ -41,9 +45,13 @@ static void declare_chunk(struct model_chunk *c)
 	mtp_declare(c);
 	if (!c->last)
 		return;
+	bert_declare_head(c);
 	if (s->untied || !c->first)
 		c->head = declare_param(c, TERM_HEAD, r->vocab, s->hidden, 0);
 	c->output = !s->untied && c->tokens ? c->tokens : c->head;
+	if (s->is_bert || (s->encoder_layers && !s->untied))
+		c->output_bias = declare_param(c, TERM_HEAD, 1, r->vocab, 0);
+	bert_declare_order(c);
 }
 
 /* Does another stage have the same weight? */
@@ -379,6 +387,7 @@ void rank_release(struct megatron_rank *r)
 		for (int64_t k = 0; k < r->chunks[i].layer_count; k++)
 			free(r->chunks[i].layers[k].experts);
 		free(r->chunks[i].layers);
+		free(r->chunks[i].encoder.layers);
 		mtp_release(&r->chunks[i]);
 	}
 	free(r->chunks);

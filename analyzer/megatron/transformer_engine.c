@@ -221,10 +221,15 @@ static void scores_backward(struct machine *m, struct grad_node *n)
 		n->out[i] = gemm(m, n->sizes[i], n->in[0].type);
 }
 
+int64_t score_count(const struct megatron_rank *r, tensor q, tensor k)
+{
+	return q.n / r->s->head * (k.n / (r->s->batch * r->heads * r->s->head));
+}
+
 static tensor scores(struct machine *m, struct megatron_rank *r, tensor q, tensor k)
 {
 	tensor in[2] = { q, k }, buffer, out;
-	int64_t n = r->s->batch * r->heads * r->s->tokens * r->s->tokens;
+	int64_t n = score_count(r, q, k);
 	struct grad_node *node = grad_node_new(m, scores_backward, in, 2);
 
 	if (node) {
@@ -255,6 +260,15 @@ tensor masked_softmax(struct machine *m, tensor x)
 	return with_grad_fn(out, n, 0);
 }
 
+/* BERT's sequences are padded, and those of T5's encoder; its decoder's own attention is causal and
+ * has no mask. */
+static int is_padded(const struct hparams *s, tensor mask)
+{
+	return s->is_bert || (s->encoder_layers && mask.storage);
+}
+
+/* UnfusedDotProductAttention: with a padding mask, get_full_mask() has one for each pair of tokens,
+ * with which the rows of padding are set to 0 behind the softmax. */
 static tensor unfused(struct machine *m, struct megatron_rank *r, const tensor *in)
 {
 	tensor a, k = tensor_ref(in[1]), v = tensor_ref(in[2]), out;
@@ -267,9 +281,11 @@ static tensor unfused(struct machine *m, struct megatron_rank *r, const tensor *
 	a = scores(m, r, in[0], k);
 	m->current_term = TERM_ATTN_SOFTMAX;
 	tensor_assign(m, &a, masked_softmax(m, a));
+	if (is_padded(r->s, in[3]))
+		tensor_assign(m, &a, masked_fill(m, a, a.n / r->heads));
 	tensor_assign(m, &a, dropout(m, a, r->s->attention_dropout));
 	m->current_term = TERM_ATTN_CONTEXT;
-	out = matmul(m, a, v, v.n);
+	out = matmul(m, a, v, in[0].n / r->s->head * r->s->value_head);
 	tensor_assign(m, &out, contiguous(m, out));
 	tensor_unref(m, &a);
 	tensor_unref(m, &k);

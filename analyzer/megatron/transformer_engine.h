@@ -14,6 +14,8 @@ void te_workspaces(struct machine *m, struct megatron_rank *r, int count);
 /* DotProductAttention. `in`: q, k, v, which are views of one buffer. */
 tensor te_attention(struct machine *m, void *context, const tensor *in);
 
+/* The scores of all heads: each of a head's queries times each of its keys. */
+int64_t score_count(const struct megatron_rank *r, tensor q, tensor k);
 /* The fused masked softmax of Transformer Engine or apex: one kernel in the type of the scores. */
 tensor masked_softmax(struct machine *m, tensor x);
 /* SwiGLU, which saves its input, and rotary positions, which save nothing. */

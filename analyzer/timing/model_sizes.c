@@ -100,6 +100,9 @@ int model_sizes_read(struct model_sizes *m, const struct config *c, const struct
 	};
 
 	memset(m, 0, sizeof(*m));
+	/* The layers of an encoder have other sequences than those of its decoder. */
+	if (config_has(c, CONFIG_encoder_num_layers))
+		return 0;
 	for (size_t i = 0; i < ARRAY_SIZE(needed); i++)
 		if (!config_has(c, needed[i]))
 			return 0;

@@ -19,7 +19,7 @@ struct model_sizes {
 	double loader; /* bytes that a data loader's worker moves for a sample's attention mask */
 };
 
-/* 0: a size is missing that time depends on. */
+/* 0: a size is missing that time depends on, or the model has an encoder and a decoder. */
 int model_sizes_read(struct model_sizes *m, const struct config *c, const struct gpu_speed *g);
 
 /* Weights of one layer without experts, of the experts of one layer, and of an embedding. */

@@ -1,5 +1,7 @@
 #include "torch/hparams.h"
 
+#include "config/parameter_count.h"
+
 #include <string.h>
 
 #define MAX_EXPERTS_RUN 100000
@@ -77,6 +79,22 @@ static void read_architecture(struct hparams *s, struct inputs *in)
 	s->qkv_bias = s->linear_bias || input_flag(in, CONFIG_add_qkv_bias, 0);
 	s->untied = input_flag(in, CONFIG_untie_embeddings_and_output_weights, !gpt);
 	s->qk_norm = input_flag(in, CONFIG_qk_layernorm, 0);
+}
+
+/* Megatron-core's other models. An encoder-decoder's seq_length is the encoder's. */
+static void read_model_type(struct hparams *s, struct inputs *in)
+{
+	const char *type = VALUE_OR(in->c, model_type, "gpt");
+
+	if (s->framework != MEGATRON)
+		return;
+	s->is_bert = config_is_encoder(type);
+	s->binary_head = s->is_bert && input_flag(in, CONFIG_bert_binary_head, 1);
+	if (strcmp(type, "t5") != 0)
+		return;
+	s->encoder_layers = (int64_t)input_required(in, CONFIG_encoder_num_layers, MAX_LAYERS);
+	s->encoder_tokens = s->tokens;
+	s->tokens = (int64_t)input_required(in, CONFIG_decoder_seq_length, MAX_TOKENS);
 }
 
 /* Megatron-core's own attention has one implementation; Transformer Engine chooses one unless
@@ -426,6 +444,7 @@ int hparams_read(struct hparams *s, struct inputs *in)
 	s->defaults = &frameworks[s->framework];
 	read_wrapper(s, in);
 	read_architecture(s, in);
+	read_model_type(s, in);
 	read_attention(s, in);
 	read_widths(s, in);
 	read_fp8(s, in);

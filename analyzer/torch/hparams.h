@@ -52,6 +52,9 @@ struct hparams {
 	enum family family;
 	enum wrapper_kind wrapper;
 	int64_t layers, hidden, heads, groups, head, ffn, vocab, tokens, positions;
+	int64_t encoder_layers, encoder_tokens; /* of Megatron-core's T5, whose decoder has `layers`
+						   and `tokens`; 0: no encoder */
+	int is_bert, binary_head;               /* Megatron-core's BERT */
 	int64_t batch, microbatches;
 	int short_schedule; /* for a search: fewer micro-batches of a step are run */
 	int learned_positions, rope, gated, linear_bias, qkv_bias, norm_bias, rms_norm, untied;

@@ -201,6 +201,13 @@ tensor tensor_ref(tensor t)
 	return t;
 }
 
+tensor tensor_part(tensor t, int64_t n)
+{
+	tensor_ref(t);
+	t.n = n;
+	return t;
+}
+
 void tensor_unref(struct machine *m, tensor *t)
 {
 	struct storage *s = t->storage;

@@ -205,6 +205,8 @@ tensor tensor_new(struct machine *m, int64_t n, enum dtype type);
 tensor tensor_new_as(struct machine *m, enum term_id term, int64_t n, enum dtype type);
 tensor tensor_new_on(struct machine *m, int stream, enum term_id term, int64_t n, enum dtype type);
 tensor tensor_ref(tensor t);
+/* A view of the first n elements, which the caller owns. */
+tensor tensor_part(tensor t, int64_t n);
 /* Releases the reference and sets *t to `none`. */
 void tensor_unref(struct machine *m, tensor *t);
 /* Python's `t = now`: `now` is taken, the old tensor is released. */

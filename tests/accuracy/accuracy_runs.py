@@ -31,6 +31,8 @@ MEGATRON = {"framework": "megatron-core", "megatron_core_version": "0.16.1", "tr
             "use_distributed_optimizer": True, "accumulate_allreduce_grads_in_fp32": True, "position_embedding_type": "learned_absolute",
             "normalization": "LayerNorm", "swiglu": False, "add_bias_linear": True, "untie_embeddings_and_output_weights": True,
             "attention": "eager", "precision": "bf16-mixed", **COMMON, "optimizer": "adam", "world_size": 1}
+BERT = {"model_type": "bert", "untie_embeddings_and_output_weights": False, "seq_length": 512, "max_position_embeddings": 512, "micro_batch_size": 4}
+T5 = {**BERT, "model_type": "t5", "encoder_num_layers": 3, "decoder_seq_length": 128}
 FEED = {"framework": "torch", "arch": "gpt", "num_layers": 6, "hidden_size": 1024, "ffn_hidden_size": 4096, "seq_length": 1, "swiglu": False,
         "micro_batch_size": 64, "precision": "fp32", **COMMON, "optimizer_implementation": "loop"}
 ZERO = {**FEED, "framework": "deepspeed", "precision": "bf16-mixed", "optimizer_implementation": "foreach", "data_parallel_size": 2,
@@ -189,6 +191,9 @@ def accuracy_jobs():
         megatron("mtp-tp-sp", 2, mtp_num_layers=1, tensor_model_parallel_size=2, sequence_parallel=True, **gated),
         megatron("mtp-layout", 2, mtp_num_layers=1, pipeline_model_parallel_size=2, virtual_pipeline_model_parallel_size=2,
                  pipeline_model_parallel_layout="Et|tt|t|mL"),
+        megatron("t5", **T5), megatron("t5-tp-sp", 2, **T5, tensor_model_parallel_size=2, sequence_parallel=True),
+        megatron("bert", **BERT), megatron("bert-pp-dropout", 2, **BERT, pipeline_model_parallel_size=2, hidden_dropout=0.1, attention_dropout=0.1),
+        megatron("bert-tp-words", 2, **{**BERT, "bert_binary_head": False}, tensor_model_parallel_size=2),
         megatron("bf16-gradients", accumulate_allreduce_grads_in_fp32=False),
         megatron("plain-optimizer", use_distributed_optimizer=False),
         megatron("fp16", 2, data_parallel_size=2, precision="fp16-mixed"), megatron("fp32", 2, data_parallel_size=2, precision="fp32"),

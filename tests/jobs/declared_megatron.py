@@ -84,8 +84,33 @@ def config_of(job):
         attention_dropout=job.get("attention_dropout", 0.0), **more, **experts)
 
 
+def other_model_of(job, config):
+    """T5 and BERT, of local layers."""
+    import copy
+
+    from megatron.core import parallel_state
+    from megatron.core.models.bert.bert_layer_specs import bert_layer_local_spec
+    from megatron.core.models.bert.bert_model import BertModel
+    from megatron.core.models.T5.t5_model import T5Model
+    from megatron.core.models.T5.t5_spec import get_t5_decoder_with_local_block_spec, get_t5_encoder_with_local_block_spec
+    from megatron.core.transformer import torch_norm
+    same = {"share_embeddings_and_output_weights": True, "position_embedding_type": "learned_absolute"}
+    if job["model_type"] == "t5":
+        encoder = copy.deepcopy(config)
+        encoder.num_layers = job["encoder_num_layers"]
+        blocks = get_t5_encoder_with_local_block_spec(encoder.num_layers), get_t5_decoder_with_local_block_spec(config.num_layers)
+        for block in blocks:  # their last norm is Transformer Engine's, and none without it
+            block.layer_norm = torch_norm.WrappedTorchNorm
+        return T5Model(config, encoder, *blocks, job["vocab_size"], job["seq_length"], **same)
+    order = job.get("bert_binary_head", True)
+    return BertModel(config, 2 if order else 0, bert_layer_local_spec, job["vocab_size"], job["seq_length"], add_binary_head=order,
+                     pre_process=parallel_state.is_pipeline_first_stage(), post_process=parallel_state.is_pipeline_last_stage(), **same)
+
+
 def model_of(job, config):
     from megatron.core import parallel_state
+    if "model_type" in job:
+        return [other_model_of(job, config).cuda().to(config.params_dtype)]
     from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec, get_gpt_mtp_block_spec
     from megatron.core.models.gpt.gpt_model import GPTModel
     layers = get_gpt_layer_local_spec(num_experts=job.get("num_experts"), normalization=job["normalization"])
@@ -104,7 +129,44 @@ def model_of(job, config):
     return made
 
 
+def parts(*shapes):
+    """Tensors of one buffer, as tensor_parallel.broadcast_data() makes them."""
+    whole = torch.ones(sum(b * s for b, s in shapes), dtype=torch.long, device="cuda")
+    return [part.view(shape) for part, shape in zip(whole.split([b * s for b, s in shapes]), shapes)]
+
+
+def t5_step(job, model):
+    """get_batch() and forward_step() of pretrain_t5.py"""
+    from megatron.core.datasets.t5_dataset import T5MaskedWordPieceDataset
+    b, encoder, decoder = job["micro_batch_size"], job["seq_length"], job["decoder_seq_length"]
+    source, target, labels, weights, own, other = parts((b, encoder), (b, decoder), (b, decoder), (b, decoder), (b, encoder), (b, decoder))
+    weights = weights.float()
+    own, other, both = T5MaskedWordPieceDataset.config_attention_mask(source, target, own < 0.5, other < 0.5, True)
+    output = model(source, target, own, other, both, lm_labels=labels)
+    return output, lambda losses: (losses.float().mean(), {"loss": losses.float().mean().detach()})
+
+
+def bert_step(job, model):
+    """get_batch(), forward_step() and loss_func() of pretrain_bert.py"""
+    b, s = job["micro_batch_size"], job["seq_length"]
+    text, types, labels, order, weights, padding = parts((b, s), (b, s), (b, s), (b, 1), (b, s), (b, s))
+    weights = weights.float()
+    output = model(text, padding, tokentype_ids=types if job.get("bert_binary_head", True) else None, lm_labels=labels)
+
+    def loss(made):
+        losses, scores = made
+        total = losses.float().mean()
+        if scores is not None:
+            total = total + torch.nn.functional.cross_entropy(scores.view(-1, 2).float(), order.view(-1), ignore_index=-1)
+        return total, {"loss": total.detach()}
+
+    return output, loss
+
+
 def batches(job):
+    if "model_type" in job:
+        while True:
+            yield job
     b, s = job["micro_batch_size"], job["seq_length"]
     while True:
         yield {"tokens": torch.zeros(b, s, dtype=torch.long, device="cuda"), "labels": torch.zeros(b, s, dtype=torch.long, device="cuda"),
@@ -113,6 +175,8 @@ def batches(job):
 
 def forward_step(iterator, model):
     batch = next(iterator)
+    if "model_type" in batch:
+        return (t5_step if batch["model_type"] == "t5" else bert_step)(batch, model)
     output = model(batch["tokens"], batch["positions"], batch["mask"], labels=batch["labels"])
 
     def loss(losses):
@@ -154,7 +218,7 @@ def megatron(job, write):
         optimizer.zero_grad()
         run(forward_step_func=forward_step, data_iterator=[batches(job) for _ in models] if chunked else batches(job),
             model=models if chunked else models[0], num_microbatches=job["num_microbatches"], seq_length=job["seq_length"],
-            micro_batch_size=job["micro_batch_size"], decoder_seq_length=job["seq_length"], forward_only=False)
+            micro_batch_size=job["micro_batch_size"], decoder_seq_length=job.get("decoder_seq_length", job["seq_length"]), forward_only=False)
         optimizer.step()
     optimizer.zero_grad()  # as before every step: the state that the next forward pass begins with
     write()
