@@ -436,8 +436,10 @@ static void check_padded(const struct hparams *s, struct inputs *in)
 	if (!s->encoder_layers && !s->is_bert)
 		return;
 	if (s->attention != EAGER)
-		input_reject(in, CONFIG_attention,
-			     "unfused: of BERT and T5 no other attention is modelled yet");
+		estimate_note(in->out,
+			      "fused attention of padded sequences is taken to need what it "
+			      "needs without padding; no measurement of BERT or T5 with it "
+			      "is known");
 	if (s->cp > 1)
 		input_reject(in, CONFIG_context_parallel_size, "1 for BERT and T5");
 	if (!s->learned_positions)

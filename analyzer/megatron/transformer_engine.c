@@ -131,7 +131,7 @@ static tensor fused(struct machine *m, struct megatron_rank *r, const tensor *in
 {
 	const struct hparams *s = r->s;
 	struct grad_node *n = grad_node_new(m, fused_backward, in, 3);
-	int64_t rows = s->batch * r->heads * (s->tokens / s->cp);
+	int64_t rows = in[0].n / s->head; /* of all heads */
 	tensor out, lse, seeds;
 
 	for (int i = 0; n && i < 3; i++) {
@@ -173,7 +173,7 @@ static void flash_backward(struct machine *m, struct grad_node *n)
 static tensor flash_attn_func(struct machine *m, struct megatron_rank *r, const tensor *in)
 {
 	const struct hparams *s = r->s;
-	int64_t queries = s->tokens / s->cp, heads = s->batch * r->heads;
+	int64_t heads = s->batch * r->heads, queries = in[0].n / s->head / heads;
 	int64_t rounded = round_up(queries, 128), width = round_up(s->head, 32);
 	struct grad_node *n = grad_node_new(m, flash_backward, in, 3);
 	tensor out = with_grad_fn(tensor_new(m, in[0].n, in[0].type), n, 0);

@@ -61,6 +61,15 @@ class Models(Case):
         self.assertEqual(stage["steady_bytes"], 3433473024)
         self.assertLess(abs(stage["peak_bytes"] - 5707393024), MIB // 64)
 
+    def test_fused_attention(self):
+        """It keeps no scores, and an answer says that nobody has measured it."""
+        plain = [word for word in BERT if word not in ("--attention-backend", "unfused")]
+        said = [self.answer(*words) for words in (BERT, plain)]
+        scores = 24 // 2 * 4 * 16 * 512 * 512 * (2 + 2 + 1)  # of the last stage's layers: softmax, dropout, its mask
+        stage = [one["estimates"][0]["per_stage"][1] for one in said]
+        self.assertGreater(stage[0]["peak_bytes"] - stage[1]["peak_bytes"], scores * 0.95)
+        self.assertIn("no measurement", json.dumps(said[1]["estimates"][0]))
+
     def test_order_of_sentences(self):
         """Without it: no token types (2 x 1024), no pooler (1024 x 1025), no two scores (2 x 1025)."""
         counts = [self.answer(*BERT, *more)["config"]["num_parameters"] for more in ((), ("--bert-no-binary-head",))]
@@ -76,7 +85,7 @@ class Models(Case):
     def test_what_is_not_modelled(self):
         for arguments, key in ((["--context-parallel-size", "2"], "context_parallel_size"), (["--pipeline-model-parallel-size", "2"], "pipeline_model"),
                                (["--recompute-granularity", "full", "--recompute-method", "uniform", "--recompute-num-layers", "1"], "recompute_granularity"),
-                               (["--attention-backend", "fused"], "attention"), (["--group-query-attention"], "num_query_groups")):
+                               (["--group-query-attention"], "num_query_groups")):
             self.assertIn(key, self.answer(*T5, *arguments, status=2))
 
 
