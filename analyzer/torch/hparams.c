@@ -424,10 +424,11 @@ static void check_experts(const struct hparams *s, struct inputs *in, wide rows)
 /* Rejects tensors of more than 2^48 elements, so that sums of bytes stay far below 2^63. */
 static void check_products(const struct hparams *s, struct inputs *in)
 {
-	const wide most = (wide)1 << 48, rows = (wide)s->batch * s->tokens;
+	const wide most = (wide)1 << 48, tokens = largest(s->tokens, s->encoder_tokens);
+	const wide rows = s->batch * tokens;
 	const wide width = largest(largest(s->hidden, s->ffn), (wide)s->heads * s->head);
 
-	if (rows * s->heads * s->tokens > most || rows * s->vocab > most || 8 * rows * width > most)
+	if (rows * s->heads * tokens > most || rows * s->vocab > most || 8 * rows * width > most)
 		input_reject(in, CONFIG_micro_batch_size,
 			     "a batch whose tensors have at most 2^48 elements");
 	check_experts(s, in, rows);

@@ -85,7 +85,7 @@ class Models(Case):
     def test_what_is_not_modelled(self):
         for arguments, key in ((["--context-parallel-size", "2"], "context_parallel_size"), (["--pipeline-model-parallel-size", "2"], "pipeline_model"),
                                (["--recompute-granularity", "full", "--recompute-method", "uniform", "--recompute-num-layers", "1"], "recompute_granularity"),
-                               (["--group-query-attention"], "num_query_groups")):
+                               (["--encoder-seq-length", "90000000", "--micro-batch-size", "1"], "micro_batch_size"), (["--group-query-attention"], "num_query_groups")):
             self.assertIn(key, self.answer(*T5, *arguments, status=2))
 
 
