@@ -375,6 +375,7 @@ static int set_word_pieces(struct reader *r, unsigned seen)
 	if (config_has(c, CONFIG_vocab_size) || config_has(c, CONFIG_padded_vocab_size))
 		return 0;
 	pieces += 2 + (config_has(c, CONFIG_vocab_extra_ids) ? c->vocab_extra_ids : 0);
+	config_note(c, "vocab_size is %lld: BERT's public word pieces", (long long)pieces);
 	return config_set_int(c, CONFIG_vocab_size, pieces, "BERT's word pieces", r->e);
 }
 
