@@ -17,7 +17,8 @@ import tarfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 RESULTS = os.path.join(HERE, "results", "liger.json")
 CACHE = os.path.join(os.environ.get("XDG_CACHE_HOME", os.path.expanduser("~/.cache")), "memtrace", "published-liger")
-LIBRARIES = "transformers==4.46.3 numpy<2.3 pytest"
+LIBRARIES = "transformers~=%s numpy<2.3 pytest"
+TRANSFORMERS = "4.46.3"  # of states that need no later one
 SCRIPTS = {"fused_linear_orpo_loss": "orpo_loss", "tiled_geglu": "tiled_mlp", "tiled_swiglu": "tiled_mlp"}
 GPUS = {"A100-SXM4-80GB": "A100-80GB", "A100-SXM4-40GB": "A100-40GB", "A100 80GB PCIe": "A100-80GB", "H100 PCIe": "H100-80GB",
         "H100 80GB HBM3": "H100-80GB", "GeForce RTX 3090": "RTX-3090", "GeForce RTX 4090": "RTX-4090", "B200": "B200"}
@@ -77,10 +78,19 @@ def extract(checkout, commit, at, names):
         tar.extractall(at, filter="data")
 
 
-def libraries(python):
-    at = os.path.join(CACHE, "libraries")
+def transformers_of(checkout, state):
+    """The least version that the state asks for in pyproject.toml or setup.py, if it is a later one than TRANSFORMERS."""
+    asked = [TRANSFORMERS]
+    for name in "pyproject.toml", "setup.py":
+        shown = subprocess.run(["git", "-C", checkout, "show", "%s:%s" % (state, name)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
+        asked += re.findall(r"transformers>=(\d+\.\d+\.\d+)", shown.stdout)
+    return max(asked, key=lambda version: tuple(map(int, version.split("."))))
+
+
+def libraries(python, version):
+    at = os.path.join(CACHE, "libraries" if version == TRANSFORMERS else "libraries-" + version)
     if not os.path.exists(os.path.join(at, "complete")):
-        subprocess.check_call([python, "-m", "pip", "install", "-q", "--target", at, *LIBRARIES.split(" ")])
+        subprocess.check_call([python, "-m", "pip", "install", "-q", "--target", at, *(LIBRARIES % version).split(" ")])
         open(os.path.join(at, "complete"), "w").close()
     return at
 
@@ -114,7 +124,7 @@ def run(checkout, memtrace, what, again):
         if os.path.exists(out + ".part"):
             os.remove(out + ".part")
         with open(out + ".log", "w") as log:
-            done = subprocess.run(command, stdout=log, stderr=log, env={**os.environ, "PYTHONPATH": libraries(python)}, check=False)
+            done = subprocess.run(command, stdout=log, stderr=log, env={**os.environ, "PYTHONPATH": libraries(python, transformers_of(checkout, state))}, check=False)
         if done.returncode or not os.path.exists(out + ".part"):
             print("failed (%d): see %s.log" % (done.returncode, out), file=sys.stderr)
             return []

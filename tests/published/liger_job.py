@@ -6,6 +6,7 @@ TREE is the checkout, SCRIPT the name of its file in benchmark/scripts/. The scr
 which two things are replaced: the version of the installed package, which is not installed here, and the CSV file, instead of
 which the rows are appended to OUT, one JSON object a line. The speed benchmarks are left out without --speed."""
 import argparse
+import contextlib
 import gc
 import importlib.metadata
 import itertools
@@ -72,6 +73,8 @@ def main():
     importlib.metadata.version = lambda name: "0" if name == "liger-kernel" else version(name)
     import torch
     import utils
+    with contextlib.suppress(ImportError):  # scripts use it without importing it, which later versions of PyTorch do
+        import torch.distributed.tensor  # noqa: F401
 
     # Large layers are made on the host, whose memory is not measured: their values need no time.
     torch.nn.Linear.reset_parameters = lambda self: None
