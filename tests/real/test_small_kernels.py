@@ -204,13 +204,26 @@ class Recurrent(Case):
 
 
 class Convolutions(Case):
+    def test_planned(self):
+        """The workspaces are those that the same cuDNN names when it is asked directly (cudnn_answers.py), for GPUs by their data sheets: compute capability, multiprocessors,
+        shared memory of a block, L2, resident threads and blocks of a multiprocessor, clocks. Both have the driver's library: without one, cuDNN leaves out what it compiles."""
+        for gpu, described in {"RTX-3090": (8, 6, 82, 101376, 6291456, 1536, 16, 1695, 9751), "A100-80GB": (8, 0, 108, 166912, 41943040, 2048, 32, 1410, 1593),
+                               "H100-80GB": (9, 0, 132, 232448, 52428800, 2048, 32, 1980, 2619)}.items():
+            with self.subTest(gpu):
+                asked = self.run_([python(), os.path.join(JOBS, "cudnn_answers.py"), *map(str, described)], LD_PRELOAD=SIM)
+                taken = self.run_([python(), os.path.join(JOBS, "convolutions_planned.py")], LD_PRELOAD=SIM, CUDASIM_GPU=gpu)
+                wanted = printed(asked.stdout, "convolution")
+                self.assertEqual(len(wanted), 18)
+                self.assertEqual(printed(taken.stdout, "convolution"), wanted)
+                self.assertNotIn("cudasim", taken.stderr)
+
     def test_copies(self):
-        """The output has 2 * 4 * 512 * 512 elements. In half precision and NCHW, the workspace has the input and the output with 8 channels, 2 * 8 * 512 * 512 elements
+        """Where the job's cuDNN is older than 9.8, or CUDASIM_CUDNN_WORKSPACES=model. The output has 2 * 4 * 512 * 512 elements. In half precision and NCHW, the workspace has the input and the output with 8 channels, 2 * 8 * 512 * 512 elements
         each, and the filters, 4 * 8 * 3 * 3, in NHWC."""
         output, copies = 2 * 4 * 512 * 512, 2 * (2 * 8 * 512 * 512) + 4 * 8 * 3 * 3
         half = {"contiguous_format": 2 * (output + copies), "channels_last": 2 * output}
         for version in ("2.5", "2.7", "2.15") if os.environ.get("ALL_JOBS") else ("2.15",):
-            done = self.run_([python(version), os.path.join(JOBS, "convolutions.py")], LD_PRELOAD=SIM)
+            done = self.run_([python(version), os.path.join(JOBS, "convolutions.py")], LD_PRELOAD=SIM, CUDASIM_CUDNN_WORKSPACES="model")
             found = {line["convolution"]: line["bytes"] for line in printed(done.stdout, "convolution")}
             self.assertEqual(found, {**{"%s %s" % (t, layout): size for t in ("bfloat16", "float16") for layout, size in half.items()},
                                      "float32 contiguous_format": 4 * output, "float32 channels_last": 4 * output})

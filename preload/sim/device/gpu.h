@@ -12,6 +12,7 @@ struct gpu {
 	int major, minor, multiprocessors;
 	const char *device_name;
 	uint64_t l2_cache, shared_optin;
+	int clock_mhz, memory_clock_mhz;
 };
 
 /* The GPU of this name, alias or full device name; NULL: there is none. */

@@ -23,6 +23,7 @@ struct settings {
 extern struct settings settings;
 
 enum { STREAMS_LATE, STREAMS_EARLY, STREAMS_TIMED }; /* in the order of settings.def */
+enum { CUDNN_WORKSPACES_LIBRARY, CUDNN_WORKSPACES_MODEL };
 enum { ROUTING_BALANCED, ROUTING_SKEWED };
 
 /* Reads the environment. Returns false if a value is wrong; stderr then names it. */

@@ -13,6 +13,7 @@ static const struct {
 };
 
 static _Thread_local int last_error;
+static _Thread_local bool planning;
 static bool started;
 
 void driver_start(void)
@@ -60,8 +61,19 @@ int sim_refused(enum library library)
 	return with_last_error(library, libraries[library].unsupported);
 }
 
+void sim_planning(bool on)
+{
+	planning = on;
+}
+
+bool sim_is_planning(void)
+{
+	return planning;
+}
+
 int sim_refuse(enum library library, const char *call)
 {
-	sim_say("%s is not simulated", call);
+	if (!planning)
+		sim_say("%s is not simulated", call);
 	return sim_refused(library);
 }

@@ -18,6 +18,11 @@ int sim_refuse(enum library library, const char *call);
 /* The same without a message. */
 int sim_refused(enum library library);
 
+/* While a real library plans on this thread (libs/dnn_plan.h), its own look at the driver is not
+ * the job's: a call that is not simulated is refused without a message. */
+void sim_planning(bool on);
+bool sim_is_planning(void);
+
 /* Returns ERROR, and keeps it for cudaGetLastError() of this thread unless it is 0. */
 int runtime_error(int error);
 /* The error kept last, 0 for none. */

@@ -1,6 +1,9 @@
 /* cuDNN's graph ("backend") API: a caller describes an operation, asks for engine configurations,
- * turns one into a plan, asks what workspace the plan needs and executes it. One engine is offered,
- * and it has no notes that a caller could filter it out by.
+ * turns one into a plan, asks what workspace the plan needs and executes it. Nothing is executed.
+ *
+ * From cuDNN 9.8 on the job's own library answers, for the simulated GPU (dnn_plan.h). Otherwise
+ * the answers are modelled: one engine, without notes that a caller could filter it out by, and the
+ * copies of a convolution's tensors as its workspace.
  *
  * Tensor cores take NHWC only. cuDNN copies the tensors of a convolution that are in NCHW, and pads
  * their channels to a multiple of 8 (Developer Guide of cuDNN 7 and 8, "Padding" and "Conversion
@@ -8,21 +11,16 @@
  * 2 x 4 x L x L in bfloat16 with 8 channels, for all L from 32 to 1024 (docs/published.md,
  * multi_token_attention). ASSUMED: every convolution of half precision runs on tensor cores.
  *
- * MODELLED AS 0, because no source says what is taken: the partial sums of a filter's gradient (0.7
- * to 1.1 MiB in the same rows), convolutions in TF32, with groups or fused with other operations,
- * and attention. */
+ * MODELLED AS 0: the partial sums of a filter's gradient (0.7 to 1.1 MiB in the same rows),
+ * convolutions in TF32, with groups or fused with other operations, and attention. */
 #include "device/common.h"
 #include "device/settings.h"
 #include "device/status.h"
+#include "libs/dnn_plan.h"
 
 #include <string.h>
 
-enum { /* cudnnBackendAttributeType_t, cudnnBackendAttributeName_t, cudnnDataType_t */
-       TYPE_INT64 = 3,
-       TYPE_NUMERICAL_NOTE = 11,
-       TYPE_DESCRIPTOR = 15,
-       TYPE_BEHAVIOR_NOTE = 19,
-       TYPE_CHAR = 24,
+enum { /* cudnnBackendAttributeName_t, cudnnDataType_t, cudnnStatus_t */
        HEURISTIC_GRAPH = 201,
        HEURISTIC_RESULTS = 202,
        CONFIGURATION_ENGINE = 300,
@@ -38,6 +36,8 @@ enum { /* cudnnBackendAttributeType_t, cudnnBackendAttributeName_t, cudnnDataTyp
        ENGINE_GRAPH = 1300,
        HALF = 2,
        BFLOAT16 = 9,
+       STATUS_NOT_SUPPORTED = 3000,
+       STATUS_INTERNAL_ERROR = 4000,
 };
 
 enum { TENSOR_DIMENSIONS = 8, CHANNELS = 1, TENSOR_CORE_CHANNELS = 8 };
@@ -49,8 +49,12 @@ struct tensor {
 
 enum { W, X, Y, TENSORS };
 
+enum { PARTS_AT_MOST = 4096 };
+
 /* Whatever it describes. It keeps copies: PyTorch destroys a part before the whole. */
 struct backend_descriptor {
+	int type;
+	void *real; /* the job's library's own; NULL: the answers are modelled */
 	struct tensor tensors[TENSORS]; /* an operation's; a tensor's own is the first */
 	uint64_t workspace;             /* of a graph, and of all that is made from it */
 };
@@ -98,19 +102,49 @@ static uint64_t convolution_workspace(const struct backend_descriptor *operation
 	return copy_bytes(&t[W]) + copy_bytes(&t[X]) + copy_bytes(&t[Y]);
 }
 
+/* The answers of this descriptor, and of all that is made from it, are modelled from now on. */
+static void leave_library(struct backend_descriptor *d)
+{
+	if (d->real)
+		sim_log("cuDNN cannot plan with a descriptor of type %d", d->type);
+	plan_destroy(d->real);
+	d->real = NULL;
+}
+
 EXPORT int cudnnBackendCreateDescriptor(int type, void **descriptor);
 EXPORT int cudnnBackendCreateDescriptor(int type, void **descriptor)
 {
-	(void)type;
-	*descriptor = calloc(1, sizeof(struct backend_descriptor));
+	struct backend_descriptor *d = calloc(1, sizeof *d);
+	*descriptor = d;
+	if (d) {
+		d->type = type;
+		d->real = plan_create(type);
+	}
 	return sim_done(LIB_cudnn);
 }
 
 EXPORT int cudnnBackendDestroyDescriptor(void *descriptor);
 EXPORT int cudnnBackendDestroyDescriptor(void *descriptor)
 {
-	free(descriptor);
+	struct backend_descriptor *d = descriptor;
+	if (d)
+		plan_destroy(d->real);
+	free(d);
 	return 0;
+}
+
+/* What a GPU does not support, the library says here too; any other error is a limit of planning
+ * without a GPU. */
+EXPORT int cudnnBackendFinalize(void *descriptor);
+EXPORT int cudnnBackendFinalize(void *descriptor)
+{
+	struct backend_descriptor *d = descriptor;
+	int status = d && d->real ? plan_finalize(d->real, d->type) : 0;
+	if (status >= STATUS_NOT_SUPPORTED && status < STATUS_INTERNAL_ERROR)
+		return status;
+	if (status)
+		leave_library(d);
+	return sim_done(LIB_cudnn);
 }
 
 static void set_tensor(struct tensor *t, int name, int64_t count, const void *elements)
@@ -144,6 +178,35 @@ static void set_part(struct backend_descriptor *d, int name, int64_t count,
 	}
 }
 
+/* The real descriptors of COUNT elements, in memory that the caller frees; NULL: one has none. */
+static void **real_parts(int64_t count, const void *elements)
+{
+	struct backend_descriptor *const *parts = elements;
+	void **real = count <= PARTS_AT_MOST ? calloc((size_t)count, sizeof *real) : NULL;
+	for (int64_t i = 0; real && i < count; i++) {
+		real[i] = parts[i] ? parts[i]->real : NULL;
+		if (parts[i] && !real[i]) {
+			free(real);
+			real = NULL;
+		}
+	}
+	return real;
+}
+
+/* A handle is the device's, and means nothing to the library. */
+static void set_real(struct backend_descriptor *d, int name, int type, int64_t count,
+		     const void *elements)
+{
+	void **parts = NULL;
+	if (type == TYPE_HANDLE)
+		return;
+	if (type == TYPE_DESCRIPTOR && !(parts = real_parts(count, elements)))
+		leave_library(d);
+	else if (plan_set(d->real, name, type, count, parts ? parts : elements))
+		leave_library(d);
+	free(parts);
+}
+
 EXPORT int cudnnBackendSetAttribute(void *descriptor, int name, int type, int64_t count,
 				    const void *elements);
 EXPORT int cudnnBackendSetAttribute(void *descriptor, int name, int type, int64_t count,
@@ -152,6 +215,8 @@ EXPORT int cudnnBackendSetAttribute(void *descriptor, int name, int type, int64_
 	struct backend_descriptor *d = descriptor;
 	if (!d || !elements || count < 1)
 		return sim_done(LIB_cudnn);
+	if (d->real)
+		set_real(d, name, type, count, elements);
 	if (name >= TENSOR_TYPE && name <= TENSOR_STRIDES) {
 		set_tensor(&d->tensors[0], name, count, elements);
 	} else if (type == TYPE_DESCRIPTOR) {
@@ -163,13 +228,51 @@ EXPORT int cudnnBackendSetAttribute(void *descriptor, int name, int type, int64_
 	return sim_done(LIB_cudnn);
 }
 
-/* The caller made the descriptors for the answer. */
-static void get_parts(const struct backend_descriptor *d, int name, void *elements)
+/* The caller made the descriptors for the answer: the workspace that is modelled goes into them
+ * too, for the case that the library cannot plan with one. */
+static int get_real(struct backend_descriptor *d, int name, int type, int64_t asked, int64_t *count,
+		    void *elements)
+{
+	void **parts = NULL;
+	if (type == TYPE_DESCRIPTOR && elements && asked > 0) {
+		struct backend_descriptor *const *made = elements;
+		if (!(parts = real_parts(asked, elements)))
+			return STATUS_INTERNAL_ERROR;
+		for (int64_t i = 0; i < asked; i++)
+			if (made[i])
+				made[i]->workspace = d->workspace;
+	}
+	int status = plan_get(d->real, name, type, asked, count, parts ? parts : elements);
+	free(parts);
+	return status;
+}
+
+/* The first of the caller's descriptors becomes the one engine's configuration. */
+static void get_modelled_parts(const struct backend_descriptor *d, int name, void *elements)
 {
 	struct backend_descriptor *first;
 	memcpy(&first, elements, sizeof first);
-	if (name == HEURISTIC_RESULTS && first)
+	if (name == HEURISTIC_RESULTS && first) {
 		first->workspace = d->workspace;
+		leave_library(first);
+	}
+}
+
+static void get_modelled(const struct backend_descriptor *d, int name, int type, int64_t asked,
+			 int64_t *count, void *elements)
+{
+	bool empty = type == TYPE_NUMERICAL_NOTE || type == TYPE_BEHAVIOR_NOTE ||
+		     type == TYPE_CHAR || name == PLAN_INTERMEDIATE_UIDS;
+	if (count)
+		*count = !empty;
+	if (!d || !elements || asked < 1 || empty)
+		return;
+	if (type == TYPE_DESCRIPTOR)
+		get_modelled_parts(d, name, elements);
+	else if (name == PLAN_WORKSPACE && type == TYPE_INT64)
+		memcpy(elements, &d->workspace, sizeof d->workspace);
+	else
+		memset(elements, 0, element_size(type));
 }
 
 EXPORT int cudnnBackendGetAttribute(void *descriptor, int name, int type, int64_t asked,
@@ -177,20 +280,13 @@ EXPORT int cudnnBackendGetAttribute(void *descriptor, int name, int type, int64_
 EXPORT int cudnnBackendGetAttribute(void *descriptor, int name, int type, int64_t asked,
 				    int64_t *count, void *elements)
 {
-	const struct backend_descriptor *d = descriptor;
-	bool empty = type == TYPE_NUMERICAL_NOTE || type == TYPE_BEHAVIOR_NOTE ||
-		     type == TYPE_CHAR || name == PLAN_INTERMEDIATE_UIDS;
+	struct backend_descriptor *d = descriptor;
 	sim_log("cudnnBackendGetAttribute name %d, type %d, %lld asked", name, type,
 		(long long)asked);
-	if (count)
-		*count = !empty;
-	if (!d || !elements || asked < 1 || empty)
-		return sim_done(LIB_cudnn);
-	if (type == TYPE_DESCRIPTOR)
-		get_parts(d, name, elements);
-	else if (name == PLAN_WORKSPACE && type == TYPE_INT64)
-		memcpy(elements, &d->workspace, sizeof d->workspace);
-	else
-		memset(elements, 0, element_size(type));
+	if (d && d->real && type != TYPE_HANDLE) {
+		int status = get_real(d, name, type, asked, count, elements);
+		return status ? status : sim_done(LIB_cudnn);
+	}
+	get_modelled(d, name, type, asked, count, elements);
 	return sim_done(LIB_cudnn);
 }
