@@ -143,7 +143,7 @@ static void fill_header(struct mt_header *h)
 	const struct identity *w = &me.identity;
 	struct timespec real;
 
-	clock_gettime(CLOCK_REALTIME, &real);
+	real_clock(CLOCK_REALTIME, &real);
 	h->start_monotonic_ns = me.start_ns;
 	h->start_realtime_ns = (uint64_t)real.tv_sec * 1000000000u + (uint64_t)real.tv_nsec;
 	h->pid = w->pid;
@@ -166,7 +166,7 @@ static void name_file(struct text *name)
 {
 	struct timespec real;
 
-	clock_gettime(CLOCK_REALTIME, &real);
+	real_clock(CLOCK_REALTIME, &real);
 	me.directory.n = 0;
 	if (*settings.DIR != '/' && getcwd(me.directory.s, sizeof(me.directory.s))) {
 		me.directory.n = strlen(me.directory.s);
@@ -281,6 +281,7 @@ static int begin(void)
 	struct recorder_setup setup;
 	int e;
 
+	clock_find();
 	if (!read_environment())
 		return RECORDING_OFF;
 	setup = (struct recorder_setup){

@@ -3,8 +3,17 @@
 #include <string.h>
 
 #include "record/file.h"
+#include "symbols/resolve.h"
 
 int clock_uses_counter;
+
+void clock_find(void)
+{
+	void *real = resolve_in_libc("clock_gettime");
+
+	if (real)
+		*(void **)&real_clock = real;
+}
 
 void clock_begin(void)
 {

@@ -32,6 +32,9 @@ static inline uint64_t clock_virtual_counter(void)
 
 extern int clock_uses_counter;
 
+/* Finds the C library's clock, which real_clock() then is. */
+void clock_find(void);
+
 /* Decides whether the counter is used. */
 void clock_begin(void);
 

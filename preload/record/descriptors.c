@@ -17,13 +17,6 @@
 #define STACK_BYTES (32u << 10)
 #define MAX_DESCRIPTORS (1u << 20)
 
-#ifndef SYS_close_range
-#define SYS_close_range 436 /* the same number on every architecture */
-#endif
-#ifndef CLOSE_RANGE_UNSHARE
-#define CLOSE_RANGE_UNSHARE 2u
-#endif
-
 /*
  * Gives the thread a new table with only the numbers below `first`. close_range() copies no other
  * number. To close a file in a full copy would flush that file, and a file system can delay that.

@@ -5,6 +5,15 @@
 #ifndef PRELOAD_RECORD_DESCRIPTORS_H
 #define PRELOAD_RECORD_DESCRIPTORS_H
 
+#include <sys/syscall.h>
+
+#ifndef SYS_close_range
+#define SYS_close_range 436 /* the same number on every architecture */
+#endif
+#ifndef CLOSE_RANGE_UNSHARE
+#define CLOSE_RANGE_UNSHARE 2u
+#endif
+
 /*
  * Calls RUN(ARGUMENT) on a short-lived thread with its own descriptor table, in which only 0, 1 and
  * 2 of the job are open, and waits until RUN has returned. The thread uses the thread-local storage

@@ -13,6 +13,21 @@
 #include "record/descriptors.h"
 #include "record/thread.h"
 
+/*
+ * System calls, not the C library's functions: a library of the job may define those again, with a
+ * table of what is behind each number of the job's descriptors (file systems and traces in user
+ * space). The numbers here are of another descriptor table, and mean nothing there.
+ */
+static int open_at(int directory, const char *path, int flags)
+{
+	return (int)syscall(SYS_openat, directory, path, flags | O_CLOEXEC, 0600);
+}
+
+void file_close(int fd)
+{
+	(void)syscall(SYS_close, fd);
+}
+
 /* The type bits of NAME in DIRECTORY, or of DIRECTORY itself if NAME is ""; 0: unknown. fstatat()
  * is new in glibc 2.33. */
 static unsigned type_of(int directory, const char *name)
@@ -23,6 +38,11 @@ static unsigned type_of(int directory, const char *name)
 			       0
 		       ? st.st_mode & S_IFMT
 		       : 0;
+}
+
+static int exists(const char *path)
+{
+	return syscall(SYS_faccessat, AT_FDCWD, path, F_OK) == 0;
 }
 
 /* Makes each missing directory of PATH. The function changes PATH and restores it. */
@@ -37,12 +57,12 @@ static int make_directories(char *path)
 		if (c != '/' && c != 0)
 			continue;
 		*p = 0;
-		made = mkdir(path, 0700) == 0 ? 0 : errno;
+		made = syscall(SYS_mkdirat, AT_FDCWD, path, 0700) == 0 ? 0 : errno;
 		*p = c;
 		/* an existing directory may give another error than EEXIST (read-only file system):
 		 * open() decides later */
 		if (!c)
-			return made && made != EEXIST && access(path, F_OK) != 0 ? -made : 0;
+			return made && made != EEXIST && !exists(path) ? -made : 0;
 		if (made && made != EEXIST && made != EROFS && made != EACCES && made != EPERM)
 			return -made;
 	}
@@ -64,7 +84,7 @@ static int open_directory(const char *directory, int makes)
 	e = makes ? make_directories(path) : 0;
 	if (e)
 		return e;
-	fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	fd = open_at(AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
 	if (fd >= 0)
 		return fd;
 	e = errno; /* also ENOTDIR, if the path is a link */
@@ -77,10 +97,10 @@ static int open_in(const char *directory, int makes, const char *name, int flags
 
 	if (d < 0)
 		return d;
-	fd = openat(d, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0600);
+	fd = open_at(d, name, O_RDWR | O_NOFOLLOW | flags);
 	if (fd < 0)
 		fd = -errno;
-	close(d);
+	file_close(d);
 	return fd;
 }
 
@@ -89,8 +109,8 @@ static int lock(int fd)
 	struct flock whole = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
 
 	/* Not every file system has locks; a reader then says "unknown". */
-	if (fd >= 0 && fcntl(fd, F_OFD_SETLK, &whole) != 0)
-		(void)fcntl(fd, F_SETLK, &whole);
+	if (fd >= 0 && syscall(SYS_fcntl, fd, F_OFD_SETLK, &whole) != 0)
+		(void)syscall(SYS_fcntl, fd, F_SETLK, &whole);
 	return fd;
 }
 
@@ -110,14 +130,15 @@ void file_discard(const char *directory, const char *name)
 
 	if (d < 0)
 		return;
-	(void)unlinkat(d, name, 0);
-	close(d);
+	(void)syscall(SYS_unlinkat, d, name, 0);
+	file_close(d);
 }
 
 int file_write(int fd, const void *from, uint64_t bytes, uint64_t offset)
 {
 	while (bytes) {
-		ssize_t n = pwrite(fd, from, bytes < 1u << 30 ? bytes : 1u << 30, (off_t)offset);
+		long n = syscall(SYS_pwrite64, fd, from, bytes < 1u << 30 ? bytes : 1u << 30,
+				 (off_t)offset);
 
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -130,6 +151,11 @@ int file_write(int fd, const void *from, uint64_t bytes, uint64_t offset)
 	return 0;
 }
 
+void file_cut(int fd, uint64_t bytes)
+{
+	(void)syscall(SYS_ftruncate, fd, (off_t)bytes);
+}
+
 struct reading {
 	const char *path;
 	char *buffer;
@@ -140,18 +166,19 @@ struct reading {
 static void read_whole(void *argument)
 {
 	struct reading *r = argument;
-	int fd = open(r->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	int fd = open_at(AT_FDCWD, r->path, O_RDONLY | O_NONBLOCK);
 	size_t n = 0;
-	ssize_t got;
+	long got;
 
 	if (fd < 0)
 		return;
 	if (type_of(fd, "") == S_IFREG) { /* a FIFO would keep the job waiting */
-		while (n < r->bytes && (got = read(fd, r->buffer + n, r->bytes - n)) > 0)
+		while (n < r->bytes &&
+		       (got = syscall(SYS_read, fd, r->buffer + n, r->bytes - n)) > 0)
 			n += (size_t)got;
 		r->result = (long)n;
 	}
-	close(fd);
+	file_close(fd);
 }
 
 long file_read(const char *path, void *buffer, size_t bytes)
@@ -200,6 +227,6 @@ int file_make_empty(const char *directory, const char *name)
 
 	if (fd < 0)
 		return fd;
-	close(fd);
+	file_close(fd);
 	return 0;
 }

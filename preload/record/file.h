@@ -23,6 +23,11 @@ void file_discard(const char *directory, const char *name);
 /* Writes all BYTES at OFFSET. Returns 0 or -errno. */
 int file_write(int fd, const void *from, uint64_t bytes, uint64_t offset);
 
+/* Cuts the file behind BYTES. */
+void file_cut(int fd, uint64_t bytes);
+
+void file_close(int fd);
+
 /*
  * Reads up to BYTES of the regular file at PATH into BUFFER. Returns the number of bytes, or -1. No
  * descriptor of the job's table is used if there can be a thread with a table of its own

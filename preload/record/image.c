@@ -316,5 +316,5 @@ void image_header_when_full(struct image *m, int error)
 
 void image_trim(struct image *m)
 {
-	(void)!ftruncate(m->fd, (off_t)m->end);
+	file_cut(m->fd, m->end);
 }

@@ -3,6 +3,8 @@
 
 #include <sys/mman.h>
 
+#include "base/mapping.h"
+
 #define FIRST_SLOTS 4096u
 
 static const uint8_t effects[] = {
@@ -46,9 +48,8 @@ static int grow(struct live_set *set)
 		set->refused++;
 		return -1;
 	}
-	bigger.slot = mmap(NULL, slots * sizeof(*bigger.slot), PROT_READ | PROT_WRITE,
-			   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (bigger.slot == MAP_FAILED) {
+	bigger.slot = mapping_private(slots * sizeof(*bigger.slot), 0);
+	if (!bigger.slot) {
 		set->refused++;
 		return -1;
 	}

@@ -15,6 +15,8 @@
 #include <unistd.h>
 
 #include "base/lock.h"
+#include "base/mapping.h"
+#include "record/descriptors.h"
 #include "record/thread.h"
 #include "symbols/resolve.h"
 
@@ -74,10 +76,8 @@ static void close_the_rest(void)
 	call(SYS_close, 0, 0, 0, 0, 0, 0);
 	call(SYS_close, 1, 0, 0, 0, 0, 0);
 	call(SYS_close, 2, 0, 0, 0, 0, 0);
-#ifdef SYS_close_range
 	if (call(SYS_close_range, SPAWN_MEMORY_FD + 1, ~0u, 0, 0, 0, 0) == 0)
 		return;
-#endif
 	for (unsigned i = SPAWN_MEMORY_FD + 1; i < spawn.most_descriptors; i++)
 		call(SYS_close, (long)i, 0, 0, 0, 0, 0);
 }
@@ -88,17 +88,58 @@ static void set_stage(int stage, long error)
 	atomic_store(&spawn.stage, stage);
 }
 
-/* Makes the memfd in this child's table. If the job has no number left, the child closes standard
- * input, which it can because the table is a copy. */
-static long make_descriptor(void)
+/* Makes the memfd in a full copy of the job's table, before Linux 5.9. If the job has no number
+ * left, the child closes standard input, which it can because the table is a copy. */
+static long make_descriptor_in_copy(void)
 {
-	long fd = call(SYS_memfd_create, (long)"memtrace", 0, 0, 0, 0, 0);
+	long fd = call(SYS_unshare, CLONE_FILES, 0, 0, 0, 0, 0);
 
+	if (fd == 0)
+		fd = call(SYS_memfd_create, (long)"memtrace", 0, 0, 0, 0, 0);
 	if (fd == -EMFILE) {
 		call(SYS_close, 0, 0, 0, 0, 0, 0);
 		fd = call(SYS_memfd_create, (long)"memtrace", 0, 0, 0, 0, 0);
 	}
 	return fd;
+}
+
+/*
+ * Makes the memfd in a table of this child, which is empty: a copy of the job's descriptors,
+ * however short its life, keeps the job's ports and locks in use after the job has closed them. The
+ * first number of an empty table is 0. With another number, the table is the job's: a filter of
+ * system calls answered in the kernel's place.
+ */
+static long make_descriptor(void)
+{
+	long fd;
+
+	if (call(SYS_close_range, 0, ~0u, CLOSE_RANGE_UNSHARE, 0, 0, 0) != 0)
+		return make_descriptor_in_copy();
+	fd = call(SYS_memfd_create, (long)"memtrace", 0, 0, 0, 0, 0);
+	if (fd > 0) {
+		call(SYS_close, fd, 0, 0, 0, 0, 0);
+		return -EPERM;
+	}
+	return fd;
+}
+
+/* Maps the memfd. A mapping of one page becomes one of all bytes (base/mapping.h). */
+static long map_descriptor(long fd)
+{
+	long page = call(SYS_mmap, 0, MAPPING_PAGE, MAPPING_ACCESS, MAP_SHARED | MAP_NORESERVE, fd,
+			 0),
+	     address;
+
+	if (page < 0 && page > -4096)
+		return page;
+	call(SYS_munlock, page, MAPPING_PAGE, 0, 0, 0, 0);
+	address = call(SYS_mremap, page, MAPPING_PAGE, (long)spawn.bytes, MREMAP_MAYMOVE, 0, 0);
+	if (address >= 0 || address <= -4096)
+		return address;
+	call(SYS_munmap, page, MAPPING_PAGE, 0, 0, 0, 0);
+	return address == -ENOMEM ? address
+				  : call(SYS_mmap, 0, (long)spawn.bytes, MAPPING_ACCESS,
+					 MAP_SHARED | MAP_NORESERVE, fd, 0);
 }
 
 /* The second child. It makes the memory first: each later call may wait for a file system. */
@@ -111,8 +152,7 @@ static int in_child(void *unused)
 	(void)unused;
 	e = fd < 0 ? fd : call(SYS_ftruncate, fd, (long)spawn.bytes, 0, 0, 0, 0);
 	while (e == 0) {
-		address = call(SYS_mmap, 0, (long)spawn.bytes, PROT_READ | PROT_WRITE,
-			       MAP_SHARED | MAP_NORESERVE, fd, 0);
+		address = map_descriptor(fd);
 		if (address != -ENOMEM || spawn.bytes <= SMALLEST)
 			break;
 		spawn.bytes /= 2;
@@ -142,7 +182,8 @@ static int in_first_child(void *unused)
 	/* No signal handler of the job may run in a child, not even that of SIGSYS. */
 	call(SYS_rt_sigprocmask, SIG_SETMASK, (long)&all, 0, sizeof(all), 0, 0);
 	pid = spawn_clone(in_child, spawn.stack[1] + STACK_BYTES,
-			  CLONE_VM | CLONE_CHILD_CLEARTID | SIGCHLD, unused, &spawn.alive);
+			  CLONE_VM | CLONE_FILES | CLONE_CHILD_CLEARTID | SIGCHLD, unused,
+			  &spawn.alive);
 
 	if (pid < 0)
 		set_stage(NOT_MADE, -pid);
@@ -265,9 +306,8 @@ int spawn_failed(void)
 void *spawn_memory_only(size_t bytes, size_t *got)
 {
 	for (spawn.bytes = bytes;; spawn.bytes /= 2) {
-		spawn.memory = mmap(NULL, spawn.bytes, PROT_READ | PROT_WRITE,
-				    MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-		if (spawn.memory != MAP_FAILED)
+		spawn.memory = mapping_shared(spawn.bytes);
+		if (spawn.memory)
 			return finish(got);
 		if (spawn.bytes <= SMALLEST)
 			return NULL;

@@ -10,6 +10,7 @@
 #include "record/hash_cache.h"
 #include "record/last_event.h"
 #include "base/lock.h"
+#include "base/mapping.h"
 #include "record/regions.h"
 
 #define REGION_BYTES (256u << 10)
@@ -56,14 +57,10 @@ static int index_open(struct index *x, size_t slots)
 {
 	if (x->slot)
 		munmap(x->slot, (x->mask + 1) * sizeof(*x->slot));
-	x->slot = mmap(NULL, slots * sizeof(*x->slot), PROT_READ | PROT_WRITE,
-		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	x->slot = mapping_private(slots * sizeof(*x->slot), MAP_NORESERVE);
 	x->mask = slots - 1;
 	x->count = 0;
-	if (x->slot != MAP_FAILED)
-		return 0;
-	x->slot = NULL;
-	return -1;
+	return x->slot ? 0 : -1;
 }
 
 static int hashes_open(void)
@@ -71,12 +68,8 @@ static int hashes_open(void)
 	if (t.hashes)
 		munmap(t.hashes, HASHES * sizeof(*t.hashes));
 	t.hash_count = 0;
-	t.hashes = mmap(NULL, HASHES * sizeof(*t.hashes), PROT_READ | PROT_WRITE,
-			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (t.hashes != MAP_FAILED)
-		return 0;
-	t.hashes = NULL;
-	return -1;
+	t.hashes = mapping_private(HASHES * sizeof(*t.hashes), MAP_NORESERVE);
+	return t.hashes ? 0 : -1;
 }
 
 static uint32_t index_find(const struct index *x, uint64_t hash)

@@ -99,7 +99,7 @@ static void finish(struct writer_control *c)
 	if (is_complete(c))
 		return;
 	image_trim(&image);
-	close(image.fd);
+	file_close(image.fd);
 	image.fd = -1;
 	set_state(c, WRITER_DONE, 0);
 }
@@ -301,7 +301,7 @@ static struct writer_control *take_memory(void)
 	if (bytes < (off_t)(WRITER_CONTROL_BYTES + MT_HEADER_BYTES))
 		return NULL;
 	c = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_SHARED, SPAWN_MEMORY_FD, 0);
-	close(SPAWN_MEMORY_FD);
+	file_close(SPAWN_MEMORY_FD);
 	if (c == MAP_FAILED)
 		return NULL;
 	for (unsigned i = 0; !atomic_load(&c->go) && i < GO_MS; i++)

@@ -9,6 +9,10 @@ bad() { echo "lint: $*"; failed=1; }
 forbidden='exit|_exit|_Exit|quick_exit|abort|__assert_fail|malloc|calloc|realloc|free|[a-z]*printf|__[a-z]*printf_chk|signal|sigaction|dlsym|dlopen|dladdr|system|popen'
 found=$(nm -D --undefined-only "$build/libmemtrace.so" | awk '{ sub(/@.*/, "", $2); print $2 }' | grep -E -x "$forbidden")
 [ -z "$found" ] || bad "libmemtrace.so calls" $found
+# Files are opened, written and closed by system calls (preload/record/file.c).
+forbidden='f?open(at)?(64)?|creat(64)?|close(_range)?|p?(read|write)v?(64)?|dup[23]?|fcntl(64)?|f?truncate(64)?|mkdir(at)?|access|faccessat|unlink(at)?|rename|f?stat(at)?(64)?'
+found=$(nm -D --undefined-only "$build/libmemtrace.so" | awk '{ sub(/@.*/, "", $2); print $2 }' | grep -E -x "$forbidden")
+[ -z "$found" ] || bad "libmemtrace.so calls functions that others define again:" $found
 # It depends on the C library alone.
 found=$(readelf -d "$build/libmemtrace.so" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' | grep -v -E '^(libc\.so|ld-linux)')
 [ -z "$found" ] || bad "libmemtrace.so needs" $found

@@ -17,13 +17,13 @@ from hooks import build         # noqa: E402
 
 PAGE = os.path.join(TESTS, "..", "docs", "reliability.md")
 EVENTS = 40_001
-# C library functions that libmemtrace.so calls, and the error that each then returns
-FUNCTIONS = {"mmap": "ENOMEM", "madvise": "EINVAL", "getrlimit": "EPERM", "pthread_create": "EAGAIN", "pthread_attr_init": "ENOMEM", "read": "EIO",
-             "open": "EMFILE", "getcwd": "ENOENT", "readlink": "EACCES", "on_exit": "ENOMEM", "dl_iterate_phdr": "EPERM"}
+# functions of the C library, and system calls, that libmemtrace.so makes; the error that each then returns
+FUNCTIONS = {"mmap": "ENOMEM", "mremap": "ENOMEM", "munlock": "EPERM", "madvise": "EINVAL", "getrlimit": "EPERM", "pthread_create": "EAGAIN", "pthread_attr_init": "ENOMEM", "read": "EIO",
+             "openat": "EMFILE", "getcwd": "ENOENT", "readlink": "EACCES", "on_exit": "ENOMEM", "dl_iterate_phdr": "EPERM"}
 # the same for the thread that writes if no process can
-WRITER = {"mkdir": "EACCES", "open": "EIO", "openat": "ENOSPC", "pwrite": "ENOSPC", "ftruncate": "EIO"}
+WRITER = {"mkdirat": "EACCES", "openat": "EIO", "pwrite64": "ENOSPC", "ftruncate": "EIO"}
 # system calls that a filter refuses in the job and in the writer's process
-CALLS = {"memfd_create": (319, "EPERM"), "clone": (56, "EPERM"), "execve": (59, "EACCES"), "mkdir": (83, "EROFS"), "openat": (257, "EACCES"), "pwrite64": (18, "EIO"),
+CALLS = {"memfd_create": (319, "EPERM"), "clone": (56, "EPERM"), "execve": (59, "EACCES"), "mkdirat": (258, "EROFS"), "openat": (257, "EACCES"), "pwrite64": (18, "EIO"),
          "ftruncate": (77, "EINVAL"), "fcntl": (72, "ENOLCK"), "set_robust_list": (273, "ENOSYS"), "pidfd_open": (434, "ENOSYS"), "close_range": (436, "ENOSYS"),
          "setsid": (112, "EPERM"), "madvise": (28, "ENOSYS"), "prctl": (157, "EPERM")}
 

@@ -28,5 +28,5 @@ class Injected(unittest.TestCase):
     def test_the_end_waits_for_the_line(self):
         """No trace can be made, and the job ends while the helper thread is about to say so: here what it does before that takes 200 ms more."""
         with tempfile.TemporaryDirectory() as folder:
-            status, _, what = faults.run(folder, LATE="madvise", FAIL="pwrite,1,%d,ever" % errno.ENOSPC, MEMTRACE_WRITER_PROCESS="0")
+            status, _, what = faults.run(folder, LATE="madvise", FAIL="pwrite64,1,%d,ever" % errno.ENOSPC, MEMTRACE_WRITER_PROCESS="0")
             self.assertEqual((status, what), (0, 'no trace; says "not recording: no trace can be made (no space left on device)"'))

@@ -1,6 +1,5 @@
 """The job's own files, children and descriptors, and file systems that stall: the recorder does not touch them, and does not wait for them."""
 import ctypes
-import glob
 import hashlib
 import os
 import signal
@@ -8,8 +7,8 @@ import subprocess
 import sys
 import time
 
-from harness import MEMTRACE, PRELOAD, SIM, Case, environment, mtr, python
-from hooks import build
+from harness import PRELOAD, SIM, environment, python
+from host_case import HostCase
 
 CLOSES = """
 import hashlib, os, sys, time, torch
@@ -66,32 +65,7 @@ if __name__ == "__main__":
 """
 
 
-class Host(Case):
-    def setUp(self):
-        super().setUp()
-        self.program = None
-
-    def compiled(self):
-        """report.c with a library that defines PyTorch's functions, which the preload finds and calls."""
-        if not self.program:
-            shim = build.library(os.path.join(self.dir, "libc10.so"), "c10.c")
-            self.program = build.compile_(os.path.join(self.dir, "report"), "report.c", shim, "-Wl,-rpath," + self.dir, "-lpthread")
-        return self.program
-
-    def report_(self, *arguments, preload=PRELOAD, timeout=60, status=0, **settings):
-        return self.run_([self.compiled(), *arguments], LD_PRELOAD=preload, timeout=timeout, status=status,
-                         **{"MEMTRACE_DIR": self.traces, **settings})
-
-    def writer(self):
-        """The process that has the trace open."""
-        for link in glob.glob("/proc/[0-9]*/fd/*"):
-            try:
-                if os.readlink(link).startswith(self.traces):
-                    return int(link.split("/")[2])
-            except OSError:
-                pass        # it has ended, or cannot be read
-        self.fail("nobody has the trace open")
-
+class Host(HostCase):
     def real(self, source, **keys):
         return self.simulate([python(), "-c", source], **keys)
 
