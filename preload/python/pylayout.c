@@ -25,29 +25,30 @@ static const struct {
 	int minor;
 	struct layout layout;
 } before_13[] = {
-#define PYTHON(m, thread, cframe, code, instr, unit, prev, owner, line, file, name, lines, \
-	       version, bytecode, ascii, compact)                                          \
-	{ m,                                                                               \
-	  { .thread_frame = thread,                                                        \
-	    .cframe_current = cframe,                                                      \
-	    .frame_code = code,                                                            \
-	    .frame_instr = instr,                                                          \
-	    .frame_previous = prev,                                                        \
-	    .frame_owner = owner,                                                          \
-	    .instr_unit = unit,                                                            \
-	    .frame_copy = -1,                                                              \
-	    .code_copies = -1,                                                             \
-	    .code_line = line,                                                             \
-	    .code_file = file,                                                             \
-	    .code_name = name,                                                             \
-	    .code_lines = lines,                                                           \
-	    .code_version = version,                                                       \
-	    .code_bytecode = bytecode,                                                     \
-	    .type = TYPE,                                                                  \
-	    .str_length = STR_LENGTH,                                                      \
-	    .str_state = STR_STATE,                                                        \
-	    .str_ascii = ascii,                                                            \
-	    .str_compact = compact,                                                        \
+#define PYTHON(m, interpreter, thread, cframe, code, instr, unit, prev, owner, line, file, name, \
+	       lines, version, bytecode, ascii, compact)                                         \
+	{ m,                                                                                     \
+	  { .thread_interpreter = interpreter,                                                   \
+	    .thread_frame = thread,                                                              \
+	    .cframe_current = cframe,                                                            \
+	    .frame_code = code,                                                                  \
+	    .frame_instr = instr,                                                                \
+	    .frame_previous = prev,                                                              \
+	    .frame_owner = owner,                                                                \
+	    .instr_unit = unit,                                                                  \
+	    .frame_copy = -1,                                                                    \
+	    .code_copies = -1,                                                                   \
+	    .code_line = line,                                                                   \
+	    .code_file = file,                                                                   \
+	    .code_name = name,                                                                   \
+	    .code_lines = lines,                                                                 \
+	    .code_version = version,                                                             \
+	    .code_bytecode = bytecode,                                                           \
+	    .type = TYPE,                                                                        \
+	    .str_length = STR_LENGTH,                                                            \
+	    .str_state = STR_STATE,                                                              \
+	    .str_ascii = ascii,                                                                  \
+	    .str_compact = compact,                                                              \
 	    .str_kind = STR_KIND } },
 #include "python/pylayout.def"
 #undef PYTHON
@@ -55,7 +56,8 @@ static const struct {
 
 /* Positions in the table of the interpreter. */
 struct positions {
-	int minor, thread_frame, frame_code, frame_instr, frame_previous, frame_owner, frame_copy;
+	int minor, thread_interpreter, thread_frame;
+	int frame_code, frame_instr, frame_previous, frame_owner, frame_copy;
 	int code_line, code_file, code_name, code_bytecode, code_copies, type, str_state,
 		str_length, str_ascii;
 };
@@ -77,6 +79,7 @@ static void read_offsets(struct layout *l, const struct positions *p, const uint
 	const int free_threaded = table[2] != 0;
 
 	*l = (struct layout){
+		.thread_interpreter = word(table, p->thread_interpreter),
 		.thread_frame = word(table, p->thread_frame),
 		.cframe_current = -1,
 		.frame_code = word(table, p->frame_code),

@@ -11,7 +11,7 @@
 
 /* Offsets in bytes. -1: the field does not exist. */
 struct layout {
-	int thread_frame, cframe_current;
+	int thread_interpreter, thread_frame, cframe_current;
 	int frame_code, frame_instr, frame_previous, frame_owner;
 	int instr_unit; /* bytes; 0: `frame_instr` is an address, in the code's bytes or a copy */
 	int frame_copy, code_copies; /* free-threaded build: number of the copy of the bytecode, and

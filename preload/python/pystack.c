@@ -8,6 +8,7 @@
 #include "python/pylayout.h"
 #include "record/last_event.h"
 #include "record/recorder.h"
+#include "python/utf8.h"
 #include "symbols/resolve.h"
 #include "record/tables.h"
 
@@ -24,6 +25,10 @@ static struct {
 	void *(*this_thread)(void);          /* PyGILState_GetThisThreadState */
 	int (*line)(void *code, int offset); /* PyCode_Addr2Line: reads only */
 	int64_t (*hash)(void *object);       /* PyObject_Hash: a str or bytes keeps its hash */
+	void *(*main)(void);                 /* PyInterpreterState_Main */
+	void *(*of_thread)(void *);          /* PyThreadState_GetInterpreter */
+	int64_t (*number)(void *);           /* PyInterpreterState_GetID: reads only */
+	const void *main_interpreter;        /* it lives as long as the process */
 	const void *code_type, *unicode_type, *bytes_type;
 	atomic_uint missed;        /* events without a Python */
 	unsigned long long loaded; /* number of libraries at the last search */
@@ -48,6 +53,7 @@ static int off(const char *why)
 
 #define FIRST_KEY 0x9e3779b97f4a7c15u
 #define NEXT_KEY 0xd1342543de82ef95u
+#define OTHER_KEY 0xda942042e4dd58b5u
 
 /* Two keys for each frame. They are powers, not multiples: with multiples, stacks with the same
  * frames at other positions collide. */
@@ -79,11 +85,14 @@ static void find_python(void)
 	*(void **)&py.this_thread = resolve_anywhere("PyGILState_GetThisThreadState");
 	*(void **)&py.line = resolve_anywhere("PyCode_Addr2Line");
 	*(void **)&py.hash = resolve_anywhere("PyObject_Hash");
+	*(void **)&py.main = resolve_anywhere("PyInterpreterState_Main");
+	*(void **)&py.of_thread = resolve_anywhere("PyThreadState_GetInterpreter");
+	*(void **)&py.number = resolve_anywhere("PyInterpreterState_GetID");
 	py.code_type = resolve_anywhere("PyCode_Type");
 	py.unicode_type = resolve_anywhere("PyUnicode_Type");
 	py.bytes_type = resolve_anywhere("PyBytes_Type");
-	if (!version || !py.initialized || !py.this_thread || !py.line || !py.hash ||
-	    !py.code_type || !py.unicode_type || !py.bytes_type) {
+	if (!version || !py.initialized || !py.this_thread || !py.line || !py.hash || !py.main ||
+	    !py.number || !py.code_type || !py.unicode_type || !py.bytes_type) {
 		atomic_store(&py.state, ABSENT);
 		return;
 	}
@@ -100,8 +109,15 @@ static void find_python(void)
 
 static int verify(const void *thread)
 {
-	switch (pylayout_check(&py.layout, thread, py.code_type, py.unicode_type)) {
+	int fits = pylayout_check(&py.layout, thread, py.code_type, py.unicode_type);
+
+	if (fits == 1 &&
+	    (!py.of_thread || FIELD(const void *, thread, py.layout.thread_interpreter) !=
+				      py.of_thread((void *)(uintptr_t)thread)))
+		fits = -1;
+	switch (fits) {
 	case 1:
+		py.main_interpreter = py.main();
 		__atomic_fetch_or(&recorder_header()->flags, MT_FLAG_STACKS, __ATOMIC_RELAXED);
 		atomic_store(&py.state, ON);
 		return 1;
@@ -195,6 +211,19 @@ static inline uint64_t content(const void *object)
 }
 
 /*
+ * The interpreter of THREAD, as a number. Each interpreter numbers its code objects itself; after
+ * its end another one may have the same address, and the same numbers. 0: the main one.
+ */
+static inline uint64_t interpreter_of(const void *thread)
+{
+	const void *i = FIELD(const void *, thread, py.layout.thread_interpreter);
+
+	return __builtin_expect(i == py.main_interpreter, 1)
+		       ? 0
+		       : (uint64_t)py.number((void *)(uintptr_t)i) * OTHER_KEY;
+}
+
+/*
  * The identity of CODE, different from that of another code object at the same address before or
  * later. Since 3.12 each code object has its own number. Before, the identity is the content of its
  * line, name, file and line table: these objects also get the same addresses again.
@@ -230,40 +259,6 @@ static uintptr_t bytes_of(const void *frame, const void *code)
 		    : (uintptr_t)code + (unsigned)l->code_bytecode;
 }
 
-/* A name or path that is not ASCII, as UTF-8; a longer text is cut between two characters. It is
- * small because it is on the stack of a thread of the job. */
-struct utf8 {
-	size_t n;
-	char s[800];
-};
-
-/* Returns 0 if there is no room for the character. */
-static int text_character(struct utf8 *t, uint32_t c)
-{
-	char b[4];
-	size_t k = 0;
-
-	if (c < 0x80) {
-		b[k++] = (char)c;
-	} else if (c < 0x800) {
-		b[k++] = (char)(0xc0 | c >> 6);
-	} else if (c < 0x10000) {
-		b[k++] = (char)(0xe0 | c >> 12);
-		b[k++] = (char)(0x80 | (c >> 6 & 0x3f));
-	} else {
-		b[k++] = (char)(0xf0 | c >> 18);
-		b[k++] = (char)(0x80 | (c >> 12 & 0x3f));
-		b[k++] = (char)(0x80 | (c >> 6 & 0x3f));
-	}
-	if (c >= 0x80)
-		b[k++] = (char)(0x80 | (c & 0x3f));
-	if (k > sizeof(t->s) - t->n)
-		return 0;
-	memcpy(t->s + t->n, b, k);
-	t->n += k;
-	return 1;
-}
-
 /* The id of the string with the characters of a str as UTF-8. */
 static uint32_t string_id(const void *u)
 {
@@ -282,10 +277,9 @@ static uint32_t string_id(const void *u)
 		return tables_string((const char *)u + l->str_ascii,
 				     n < MAX_STRING ? n : MAX_STRING);
 	for (uint64_t i = 0; i < n && has_room; i++)
-		has_room = text_character(&t, width == 1 ? ((const uint8_t *)data)[i]
-					      : width == 2
-						      ? ((const uint16_t *)(const void *)data)[i]
-						      : ((const uint32_t *)(const void *)data)[i]);
+		has_room = utf8_add(&t, width == 1   ? ((const uint8_t *)data)[i]
+					: width == 2 ? ((const uint16_t *)(const void *)data)[i]
+						     : ((const uint32_t *)(const void *)data)[i]);
 	return tables_string(t.s, t.n);
 }
 
@@ -356,9 +350,9 @@ static uint64_t hash_contents(const void *frame, uint64_t hash)
 	return frame ? hash + keys[n][0] : hash;
 }
 
-static uint64_t hash_stack(const void *frame, uint32_t module)
+static uint64_t hash_stack(const void *frame, uint32_t module, uint64_t interpreter)
 {
-	uint64_t hash = start_hash(module);
+	uint64_t hash = start_hash(module) + interpreter;
 
 	return finish_hash(py.layout.code_version >= 0 ? hash_numbered(frame, hash)
 						       : hash_contents(frame, hash));
@@ -391,7 +385,7 @@ static int settle_stack(const void *frame)
 }
 
 /* The id of FRAME; 0: there is no room. *NONE: the frame has no Python code. */
-static uint32_t frame_id(const void *frame, int *none)
+static uint32_t frame_id(const void *frame, uint64_t interpreter, int *none)
 {
 	const void *code = code_of(frame);
 	uint64_t key;
@@ -400,7 +394,8 @@ static uint32_t frame_id(const void *frame, int *none)
 	*none = code == no_code || FIELD(const void *, code, py.layout.type) != py.code_type;
 	if (*none)
 		return 0;
-	key = finish_hash((identity(code) + keys[0][0]) * (instruction(frame) + keys[0][1]));
+	key = finish_hash((identity(code) + keys[0][0]) * (instruction(frame) + keys[0][1]) +
+			  interpreter);
 	id = tables_known_frame(key);
 	if (!id) {
 		id = new_frame_id(frame, code);
@@ -410,13 +405,13 @@ static uint32_t frame_id(const void *frame, int *none)
 	return id;
 }
 
-static uint32_t add_stack(uint64_t hash, uint32_t module, const void *frame)
+static uint32_t add_stack(uint64_t hash, uint32_t module, uint64_t interpreter, const void *frame)
 {
 	uint32_t ids[MAX_FRAMES + 1], n = 0, stack;
 	int none;
 
 	for (unsigned i = 0; frame && i < MAX_FRAMES; i++) {
-		ids[n] = frame_id(frame, &none);
+		ids[n] = frame_id(frame, interpreter, &none);
 		if (!ids[n] && !none)
 			return tables_unknown_stack(hash, module);
 		n += !none;
@@ -444,24 +439,25 @@ uint32_t pystack_module_stack(uint32_t module)
 uint32_t pystack_current(uint32_t module)
 {
 	const void *thread = readable_thread(), *frame;
-	uint64_t hash;
+	uint64_t hash, interpreter;
 	uint32_t stack;
 
 	if (!thread)
 		return pystack_module_stack(module);
 	frame = first_frame(thread);
+	interpreter = interpreter_of(thread);
 	last_event.thread = thread;
 	last_event.frame = frame;
 	last_event.code = frame ? code_of(frame) : NULL;
-	hash = hash_stack(frame, module);
+	hash = hash_stack(frame, module, interpreter);
 	if (tables_known_stack(hash, &stack))
 		return stack;
 	if (tables_are_closed())
 		return tables_unknown_stack(hash, module);
 	if (settle_stack(frame)) {
-		hash = hash_stack(frame, module);
+		hash = hash_stack(frame, module, interpreter);
 		if (tables_known_stack(hash, &stack))
 			return stack;
 	}
-	return add_stack(hash, module, frame);
+	return add_stack(hash, module, interpreter, frame);
 }

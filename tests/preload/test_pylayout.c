@@ -56,7 +56,8 @@ struct frame {
 };
 
 struct thread {
-	char unused[40];
+	char unused[32];
+	void *interpreter;
 	struct frame *frame;
 };
 
@@ -71,25 +72,26 @@ static const uint64_t *table_of(int minor, int free_threaded)
 #define AT(position, structure, field) \
 	if ((position) >= 0)           \
 	table[position] = offsetof(struct structure, field)
-#define OFFSETS(number, thread_frame, frame_code, frame_instr, frame_previous, frame_owner,       \
-		frame_copy, code_line, code_file, code_name, code_bytecode, code_copies, ob_type, \
-		str_state, str_length, str_ascii)                                                 \
-	if (minor == (number)) {                                                                  \
-		AT(thread_frame, thread, frame);                                                  \
-		AT(frame_code, frame, code);                                                      \
-		AT(frame_instr, frame, instruction);                                              \
-		AT(frame_previous, frame, previous);                                              \
-		AT(frame_owner, frame, owner);                                                    \
-		AT(frame_copy, frame, copy);                                                      \
-		AT(code_line, code, line);                                                        \
-		AT(code_file, code, file);                                                        \
-		AT(code_name, code, name);                                                        \
-		AT(code_bytecode, code, bytecode);                                                \
-		AT(code_copies, code, copies);                                                    \
-		AT(ob_type, text, type);                                                          \
-		AT(str_state, text, state);                                                       \
-		AT(str_length, text, length);                                                     \
-		AT(str_ascii, text, characters);                                                  \
+#define OFFSETS(number, thread_interpreter, thread_frame, frame_code, frame_instr, frame_previous, \
+		frame_owner, frame_copy, code_line, code_file, code_name, code_bytecode,           \
+		code_copies, ob_type, str_state, str_length, str_ascii)                            \
+	if (minor == (number)) {                                                                   \
+		AT(thread_interpreter, thread, interpreter);                                       \
+		AT(thread_frame, thread, frame);                                                   \
+		AT(frame_code, frame, code);                                                       \
+		AT(frame_instr, frame, instruction);                                               \
+		AT(frame_previous, frame, previous);                                               \
+		AT(frame_owner, frame, owner);                                                     \
+		AT(frame_copy, frame, copy);                                                       \
+		AT(code_line, code, line);                                                         \
+		AT(code_file, code, file);                                                         \
+		AT(code_name, code, name);                                                         \
+		AT(code_bytecode, code, bytecode);                                                 \
+		AT(code_copies, code, copies);                                                     \
+		AT(ob_type, text, type);                                                           \
+		AT(str_state, text, state);                                                        \
+		AT(str_length, text, length);                                                      \
+		AT(str_ascii, text, characters);                                                   \
 	}
 #include "python/pylayout.def"
 	return table;

@@ -30,7 +30,7 @@ _Static_assert(offsetof(PyCodeObject, co_version) - offsetof(PyCodeObject, co_fi
 _Static_assert(sizeof(PyCompactUnicodeObject) - sizeof(PyASCIIObject) == 16, "characters");
 _Static_assert(offsetof(_Py_DebugOffsets, free_threaded) == 16, "free_threaded");
 int main(void) {
-	int row[] = { W(thread_state.current_frame), W(interpreter_frame.executable), W(interpreter_frame.instr_ptr), W(interpreter_frame.previous),
+	int row[] = { W(thread_state.interp), W(thread_state.current_frame), W(interpreter_frame.executable), W(interpreter_frame.instr_ptr), W(interpreter_frame.previous),
 	W(interpreter_frame.owner), LATER(interpreter_frame.tlbc_index), W(code_object.firstlineno), W(code_object.filename),
 	W(code_object.qualname), W(code_object.co_code_adaptive), LATER(code_object.co_tlbc), W(pyobject.ob_type), W(unicode_object.state),
 	W(unicode_object.length), W(unicode_object.asciiobject_size) };
@@ -38,10 +38,10 @@ int main(void) {
 int main(void) {
 	int row[] = {
 #if PY_VERSION_HEX >= 0x030B0000
-	O(PyThreadState, cframe), O(_PyCFrame, current_frame), O(_PyInterpreterFrame, f_code), O(_PyInterpreterFrame, prev_instr), 0,
+	O(PyThreadState, interp), O(PyThreadState, cframe), O(_PyCFrame, current_frame), O(_PyInterpreterFrame, f_code), O(_PyInterpreterFrame, prev_instr), 0,
 	O(_PyInterpreterFrame, previous), O(_PyInterpreterFrame, owner),
 #else
-	O(PyThreadState, frame), -1, O(struct _frame, f_code), O(struct _frame, f_lasti), PY_VERSION_HEX >= 0x030A0000 ? 2 : 1,
+	O(PyThreadState, interp), O(PyThreadState, frame), -1, O(struct _frame, f_code), O(struct _frame, f_lasti), PY_VERSION_HEX >= 0x030A0000 ? 2 : 1,
 	O(struct _frame, f_back), -1,
 #endif
 	O(PyCodeObject, co_firstlineno), O(PyCodeObject, co_filename),
@@ -145,6 +145,25 @@ for again in range(2):
     for path in itertools.product("LR", repeat=%d): walk(path)
 """
 # process_vm_readv is system call 310 of x86-64, 270 elsewhere.
+# Each sub-interpreter numbers its code objects from the same number on, and is gone before the next one begins.
+SUB_INTERPRETERS = """
+try:
+    import _interpreters
+    make = lambda: _interpreters.create("legacy")
+except ImportError:
+    import _xxsubinterpreters as _interpreters
+    make = lambda: _interpreters.create(isolated=False)
+source = '''import ctypes
+report = ctypes.CDLL(None)._ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE
+report.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_uint16]
+names = {"report": report}
+exec(compile("def fn%02d():\\\\n    report(0x7f0000000000 + (%d << 20), 1 << 20, 1 << 20, 2 << 40, 1)\\\\n", "sub%02d.py", "exec"), names)
+names["fn%02d"]()'''
+for i in range(60):
+    sub = make()
+    _interpreters.run_string(sub, source % (i, i, i, i))
+    _interpreters.destroy(sub)
+"""
 FILTER = """
 import ctypes, os, struct
 number = 310 if os.uname().machine == "x86_64" else 270
@@ -255,6 +274,16 @@ class Layout(Case):
                 expected = [(n % i if "%" in n else n, f % i if "%" in f else f, i + 2 if l == "i" else l) for n, f, l in kinds for i in range(30)]
                 self.assertEqual(stacks, expected)
 
+    def test_sub_interpreters(self):
+        """60 interpreters, one after the other, with a function each, of which many have the same number and address: 60 stacks. (3.12 has the
+        call as a private module, versions before it other identities of code.)"""
+        for version, path in sorted(pythons().items()):
+            if version not in ("12", "13", "14"):
+                continue
+            with self.subTest(python="3." + version):
+                stacks = self.stacks(self.under(path, SUB_INTERPRETERS, version))
+                self.assertEqual([s[0] for s in stacks], [("fn%02d" % i, "sub%02d.py" % i, 2) for i in range(60)])
+
     def test_the_same_code_made_again(self):
         """A cell that runs 300 times is compiled 300 times, and is one stack."""
         trace = self.under("python3", "%s\nfor i in range(300): run('block()', '<cell>')\n" % BLOCK)
@@ -275,6 +304,20 @@ class Layout(Case):
                     self.assertTrue(name.startswith(kept), kept)
                     self.assertGreater(len(kept.encode()), 790)
                     self.assertLessEqual(len(kept.encode()), 800)
+
+    def test_a_path_that_is_not_utf8(self):
+        """Python gives such bytes as surrogates: they are stored as Python's own tracebacks print them, two files with other bytes stay two, and
+        the report is UTF-8."""
+        files = "\udcff\udcfe.py", "\udcff\udcfd.py", "\u6a21\ud800.py"
+        shown = "\\udcff\\udcfe.py", "\\udcff\\udcfd.py", "\u6a21\\ud800.py"
+        for version, path in sorted(pythons().items()):
+            if int(version.rstrip("t")) < min(table()):
+                continue
+            with self.subTest(python="3." + version):
+                source = BLOCK + "\n".join("exec(compile('block()', 'x', 'exec').replace(co_filename=%a), {'block': block})" % f for f in files)
+                stacks = self.stacks(self.under(path, source, version))
+                self.assertEqual([s[1][1] for s in stacks], list(shown))
+                self.assertIn(shown[0].replace("\\", "\\\\"), self.run_([MEMTRACE, "report", "--json", self.traces]).stdout)
 
     def test_a_stack_that_is_cut(self):
         """The innermost 128 frames are kept; with one more, the outermost kept frame says that there were more."""
