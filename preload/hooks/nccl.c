@@ -443,9 +443,12 @@ int ncclMemAlloc(void **pointer, size_t bytes)
 	unsigned before = memory_recorded;
 	int result = call ? call(pointer, bytes) : NCCL_SYSTEM_ERROR;
 
-	if (result == NCCL_SUCCESS && pointer && memory_recorded == before &&
-	    !nesting_is_inside(FRAME))
+	if (memory_recorded != before || nesting_is_inside(FRAME) || !recording_may_be())
+		return result;
+	if (result == NCCL_SUCCESS && pointer)
 		memory_allocated(CALLER, MT_DEVICE_ALLOC, result, (uintptr_t)*pointer, bytes);
+	else if (result == NCCL_CUDA_ERROR)
+		memory_allocated(CALLER, MT_DEVICE_ALLOC, MEMORY_REFUSED, 0, bytes);
 	return result;
 }
 

@@ -10,7 +10,7 @@ struct nccl_id {
 };
 
 /* ncclResult_t */
-enum { NCCL_SUCCESS = 0, NCCL_SYSTEM_ERROR = 2, NCCL_IN_PROGRESS = 7 };
+enum { NCCL_SUCCESS = 0, NCCL_CUDA_ERROR = 1, NCCL_SYSTEM_ERROR = 2, NCCL_IN_PROGRESS = 7 };
 
 /* Call this in a forked child. */
 void nccl_forget(void);

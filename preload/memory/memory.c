@@ -83,6 +83,7 @@ void memory_refused(const void *caller, uint64_t bytes)
 
 	if (device != MT_NO_DEVICE && cuda_memory(&free_bytes, &total) != 0)
 		free_bytes = MT_UNKNOWN;
+	memory_recorded++;
 	sequence = event_write(MT_DEVICE_FAIL, device, free_bytes, (int64_t)bytes,
 			       pystack_current(by.id));
 	if (by.is_allocator && device != MT_NO_DEVICE && !counters_reports(device)) {

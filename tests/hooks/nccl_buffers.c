@@ -1,5 +1,5 @@
 /* Buffers of NCCL, which the simulated NCCL takes without a call of the driver: recorded as NCCL's
- * calls, once, and not if they fail. */
+ * calls, once; a buffer that does not fit is a failure. */
 #include "expect.h"
 
 int ncclMemAlloc(void **pointer, size_t bytes);
@@ -18,6 +18,7 @@ int main(void)
 	check("ncclMemAlloc", ncclMemAlloc(&b, 5 * MiB), SUCCESS);
 	event("DEVICE_ALLOC", ADDR(b), 5 * MiB, 0);
 	check("ncclMemAlloc", ncclMemAlloc(&none, (size_t)1 << 50), CUDA_ERROR);
+	event("DEVICE_FAIL", ANY, 1ll << 50, 0);
 	check("ncclMemFree", ncclMemFree(a), SUCCESS);
 	event("DEVICE_FREE", ADDR(a), -3 * MiB, 0);
 	check("ncclMemFree", ncclMemFree(NULL), SUCCESS);

@@ -168,7 +168,7 @@ class Communicators(Programs):
         self.check_comms(self.comms("-DSTATS")(), 0)
 
     def test_buffers(self):
-        """ncclMemAlloc and ncclMemFree, where NCCL takes the memory without a call that is seen: once each, and nothing of those that fail."""
+        """ncclMemAlloc and ncclMemFree, where NCCL takes the memory without a call that is seen: once each; one that does not fit is a failure."""
         self.check(self.run_program(self.program("nccl_buffers")))
 
     def test_more_than_are_remembered(self):
