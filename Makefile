@@ -170,6 +170,7 @@ $(BUILD)/tests/unit/torch/allocator_replay: %: %.o $(call obj,$(wildcard analyze
 
 # The recorder's unit tests run without the preload: they link everything except the exported hooks. INSIDE_test_x: a source that test_x includes.
 INSIDE_test_tables := preload/record/tables.c
+INSIDE_test_switch := preload/record/recorder.c
 $(PRELOAD_TESTS): $(BUILD)/tests/preload/%: $(BUILD)/tests/preload/%.o $(call obj,$(PRELOAD_SRC)) $(BUILD)/preload/record/spawn_clone.o
 	$(CC) $(CFLAGS) $(LTO) $(LINK) $(filter-out $(call obj,$(INSIDE_$*)),$^) -o $@ -lcmocka -lpthread
 
