@@ -23,7 +23,7 @@
 #include "hooks/lookup.h"
 #include "memory/memory.h"
 #include "memory/modules.h"
-#include "hooks/nccl.h"
+#include "hooks/nccl_comms.h"
 #include "process/notice.h"
 #include "memory/pools.h"
 #include "python/pystack.h"
@@ -212,7 +212,7 @@ static void in_forked_child(void)
 	pools_forget();
 	graphs_forget();
 	vmm_forget();
-	nccl_forget();
+	comms_forget();
 	modules_forget();
 	counters_forget();
 	bypass_forget();

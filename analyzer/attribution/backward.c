@@ -181,6 +181,7 @@ static struct origin origin_of(const struct backward *b, const struct node_run *
 	const struct origin none = { 0 };
 	struct origin o = { 0 };
 	uint64_t first = r->least, last = r->most;
+	uint32_t length = 0;
 
 	if (r->is_sum || first >= last || (r->highest == NO_POSITION && !r->is_free))
 		return none;
@@ -200,6 +201,10 @@ static struct origin origin_of(const struct backward *b, const struct node_run *
 			continue;
 		if (!add_position(b, &o, position))
 			return none;
+		/* Further positions only shorten an origin: one that is useless remains so. */
+		if (origin_length(&o) != length && !origin_is_useful(&o, b->tables))
+			return none;
+		length = origin_length(&o);
 	}
 	return origin_is_useful(&o, b->tables) ? o : none;
 }

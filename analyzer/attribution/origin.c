@@ -74,7 +74,7 @@ uint32_t origin_next_line(const struct origin *o, const struct tables *t, uint32
 int origin_is_useful(const struct origin *o, const struct tables *t)
 {
 	const struct stack *s = tables_stack(t, o->stack);
-	uint32_t kept = o->frames + (o->first_line != 0);
+	uint32_t kept = origin_length(o);
 
 	if (!o->stack || !kept)
 		return 0;

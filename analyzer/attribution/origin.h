@@ -21,6 +21,12 @@ void origin_add(struct origin *o, const struct tables *t, uint32_t stack);
 /* The line of a stack's frame behind the certain ones; 0 if the origin has no such lines. */
 uint32_t origin_next_line(const struct origin *o, const struct tables *t, uint32_t stack);
 
+/* The frames that are certain, the one with lines included. */
+static inline uint32_t origin_length(const struct origin *o)
+{
+	return o->frames + (o->first_line != 0);
+}
+
 /* Does it say more than the line from which the training loop calls the model? */
 int origin_is_useful(const struct origin *o, const struct tables *t);
 

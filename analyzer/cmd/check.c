@@ -3,7 +3,7 @@
 #include "cmd/command.h"
 #include "util/limit.h"
 #include "session/session.h"
-#include "render/json_util.h"
+#include "json/json_util.h"
 #include "util/size.h"
 #include "util/terminal.h"
 

@@ -2,7 +2,7 @@
 #include "cmd/command.h"
 #include "cmd/diff_inputs.h"
 #include "util/limit.h"
-#include "render/diff_json.h"
+#include "json/diff_json.h"
 #include "render/diff_text.h"
 #include "util/size.h"
 

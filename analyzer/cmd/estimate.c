@@ -12,8 +12,9 @@
 #include "systems/deepspeed_zero.h"
 #include "systems/memtrace.h"
 #include "systems/systems.h"
+#include "json/config_json.h"
 #include "render/config_show.h"
-#include "render/estimate_json.h"
+#include "json/estimate_json.h"
 #include "render/estimate_text.h"
 
 #include <stdio.h>

@@ -5,7 +5,7 @@
 #include "diagnose/diagnose.h"
 #include "html/html.h"
 #include "record/record_lines.h"
-#include "render/diff_json.h"
+#include "json/diff_json.h"
 #include "render/diff_text.h"
 #include "session/session.h"
 #include "session/two_jobs.h"

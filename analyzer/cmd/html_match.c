@@ -1,7 +1,7 @@
 #include "cmd/html_match.h"
 
 #include "cmd/match_ranks.h"
-#include "render/match_json.h"
+#include "json/match_json.h"
 
 int html_match(char **paths, size_t count, const struct html_match_options *o, struct buf *json,
 	       struct err *e)

@@ -2,8 +2,9 @@
 #include "cmd/command.h"
 #include "cmd/match_ranks.h"
 #include "match/match.h"
-#include "render/inferred_output.h"
-#include "render/match_json.h"
+#include "json/inferred_json.h"
+#include "render/inferred_text.h"
+#include "json/match_json.h"
 #include "render/match_text.h"
 #include "util/shell.h"
 

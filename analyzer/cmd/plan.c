@@ -5,7 +5,7 @@
 #include "systems/systems.h"
 #include "session/job_options.h"
 #include "plan/plan.h"
-#include "render/plan_json.h"
+#include "json/plan_json.h"
 #include "render/plan_text.h"
 #include "simulate/verify_plan.h"
 #include "util/terminal.h"

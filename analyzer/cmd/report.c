@@ -5,9 +5,9 @@
 #include "diagnose/diagnose.h"
 #include "session/session.h"
 #include "render/findings.h"
-#include "render/ranks_json.h"
+#include "json/ranks_json.h"
 #include "render/ranks_text.h"
-#include "render/report_json.h"
+#include "json/report_json.h"
 #include "render/report_text.h"
 #include "simulate/whole_need.h"
 

@@ -1,7 +1,7 @@
 /* The history of runs as data. */
 #include "history/history_json.h"
 
-#include "render/json_util.h"
+#include "json/json_util.h"
 
 #include <stdlib.h>
 #include <string.h>

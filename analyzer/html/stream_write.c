@@ -4,8 +4,8 @@
 
 #include "attribution/attribution.h"
 #include "attribution/stack_text.h"
-#include "render/json_util.h"
-#include "render/json_write.h"
+#include "json/json_util.h"
+#include "json/json_write.h"
 
 /* Up to so many events the page's clock counts nanoseconds, above them microseconds. */
 #define FINE_EVENTS 2000000

@@ -2,7 +2,7 @@
 #include "record/record.h"
 
 #include "config/native.h"
-#include "diagnose/saving_json.h"
+#include "diagnose/diagnose.h"
 #include "report/member_json.h"
 #include "util/json_text.h"
 #include "util/util.h"
@@ -11,7 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define REMEDIES 3 /* of a finding */
 #define WORD_MOST 256
+#define MESSAGE_MOST 512
 #define TEXT_MOST 2048
 
 /* How many rows of each list a record keeps: the first of these limits under which it is short
@@ -54,9 +56,10 @@ static json_t *text(const char *s, size_t most)
 #define put_OWNED(v) text(v, WORD_MOST)
 #define put_MODULE(v) text(v, WORD_MOST)
 #define put_TEXT(v) text(v, TEXT_MOST)
+#define put_MESSAGE(v) text(v, MESSAGE_MOST)
 #define put_NONZERO(v) json_integer(v)
 #define PUT(key, type, value, in) PUT_##in(key, type, value)
-#define PUT_BOTH(key, type, value) set(j, key, put_##type(value));
+#define PUT_BOTH(key, type, value) member_set(j, key, put_##type(value));
 #define PUT_RECORD(key, type, value) PUT_BOTH(key, type, value)
 #define PUT_REPORT(key, type, value)
 
@@ -189,18 +192,31 @@ static json_t *tags(uint64_t bits)
 	return list;
 }
 
-static json_t *remedies(const struct finding *f)
+static json_t *remedy(const struct remedy *x)
+{
+	json_t *j = json_object();
+
+#define REMEDY(key, type, value) PUT_BOTH(key, type, value)
+#include "diagnose/findings.def"
+	return j;
+}
+
+static json_t *remedies_json(const struct finding *f)
 {
 	json_t *list = json_array();
 
-	for (size_t i = 0; i < f->remedy_count && i < 3; i++) {
-		json_t *o = json_object();
-
-		set(o, "action", text(f->remedies[i].action, WORD_MOST));
-		saving_set_json(o, &f->remedies[i]);
-		json_array_append_new(list, o);
-	}
+	for (size_t i = 0; i < f->remedy_count && i < REMEDIES; i++)
+		json_array_append_new(list, remedy(&f->remedies[i]));
 	return list;
+}
+
+static json_t *finding(const struct finding *x)
+{
+	json_t *j = json_object();
+
+#define FINDING PUT
+#include "diagnose/findings.def"
+	return j;
 }
 
 static void set_findings(json_t *j, const struct diagnosis *d, size_t at, size_t most)
@@ -211,19 +227,9 @@ static void set_findings(json_t *j, const struct diagnosis *d, size_t at, size_t
 	set(j, "verdict", text(cause ? cause->rule : NULL, WORD_MOST));
 	for (size_t i = 0; i < d->count && json_array_size(list) < most; i++) {
 		const struct finding *f = &d->findings[i];
-		json_t *o;
 
-		if (f->rank != at || f->is_informational)
-			continue;
-		o = json_object();
-		set(o, "rule", text(f->rule, WORD_MOST));
-		set(o, "severity", text(severity_name(f->severity), WORD_MOST));
-		set(o, "cause", json_boolean(f->is_cause));
-		set(o, "confidence", text(f->confidence, WORD_MOST));
-		set(o, "bytes", json_integer(f->weight));
-		set(o, "message", text(f->message, 2 * WORD_MOST));
-		set(o, "remedies", remedies(f));
-		json_array_append_new(list, o);
+		if (f->rank == at && !f->is_informational)
+			json_array_append_new(list, finding(f));
 	}
 	set(j, "findings", list);
 }
@@ -239,7 +245,7 @@ static void set_texts(json_t *j, const struct rank *r, const struct limits *l)
 		json_decref(value);
 	}
 	for (size_t i = 0; i < r->warning_count && i < l->warnings; i++)
-		json_array_append_new(warnings, text(r->warnings[i], 2 * WORD_MOST));
+		json_array_append_new(warnings, text(r->warnings[i], MESSAGE_MOST));
 	set(j, "versions", versions);
 	set(j, "warnings", warnings);
 }

@@ -6,7 +6,5 @@
 
 /* One line for each field: key, value, source. The notes follow. */
 void config_show(const struct config *c, struct buf *out);
-/* {"config":[{"key":...,"value":...,"source":...}],"notes":[...]} */
-void config_show_json(const struct config *c, struct buf *out);
 
 #endif

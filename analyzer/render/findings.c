@@ -1,16 +1,14 @@
 #include "render/findings.h"
 
-#include "diagnose/saving_json.h"
+#include "diagnose/advice.h"
 #include "report/rank_groups.h"
-#include "render/json_util.h"
 #include "util/shell.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define FINDINGS_SHOWN 6
-#define RANKS_SHOWN 8    /* runs of ranks */
-#define CLOSE_PERCENT 95 /* of the device's memory: from here on a run is told what makes room */
+#define RANKS_SHOWN 8 /* runs of ranks */
 
 static void put_action(struct page *p, struct buf *b, size_t number, const struct remedy *r)
 {
@@ -66,37 +64,15 @@ static size_t shown_rank(const struct report *r)
 	return worst ? (size_t)(worst - r->ranks) : 0;
 }
 
-/* Is the device's memory nearly used up, or did the allocator have to make room? */
-static int is_close(const struct rank *r)
-{
-	return (r->total > 0 && rank_held(r) >= r->total / 100 * CLOSE_PERCENT) || r->ooms_seen ||
-	       (r->metrics && r->metrics->retries > 0);
-}
-
-/* The first finding of a rank that did not fail, or survived it, whose remedy saves memory. */
-static const struct finding *room_finding(const struct report *r, size_t rank)
-{
-	const struct diagnosis *d = r->diagnosis;
-
-	for (size_t i = 0; i < d->count && !rank_died(&r->ranks[rank]); i++) {
-		const struct finding *f = &d->findings[i];
-
-		if (f->rank == rank && !f->is_cause && !f->is_informational && f->weight > 0 &&
-		    f->remedy_count && f->severity == SEVERITY_NOTE)
-			return f;
-	}
-	return NULL;
-}
-
 /* The advice for a job that did not fail, if its memory was nearly used up. */
 static int put_advice(struct page *p, const struct report *r)
 {
 	size_t shown = shown_rank(r);
 	const struct rank *rank = &r->ranks[shown];
-	const struct finding *f = room_finding(r, shown);
+	const struct finding *f = advice_finding(r, shown);
 	struct buf b = { 0 };
 
-	if (rank_died(rank) || !(p->style->advise || is_close(rank)))
+	if (rank_died(rank) || !(p->style->advise || rank_is_nearly_full(rank)))
 		return 0;
 	buf_puts(&b, "up to ");
 	page_size(p, &b, rank_held(rank));
@@ -137,15 +113,6 @@ int findings_verdict(struct page *p, const struct report *r)
 	return 1;
 }
 
-/* Is there something to say beyond what the failure itself shows? */
-static int has_need(const struct rank *r)
-{
-	const struct metrics *m = r->metrics;
-
-	return m && m->whole_need && rank_died(r) &&
-	       (m->whole_need > m->moment_need || !m->whole_measured);
-}
-
 static void put_measured(struct page *p, const struct measured_need *need)
 {
 	struct buf b = { 0 };
@@ -171,7 +138,7 @@ void findings_need(struct page *p, const struct report *report, const struct ran
 		return;
 	}
 
-	if (!has_need(r))
+	if (!rank_has_need(r))
 		return;
 	buf_puts(&b, m->whole_is_least ? "at least " : "about ");
 	page_size(p, &b, m->whole_need);
@@ -200,15 +167,6 @@ void findings_need(struct page *p, const struct report *report, const struct ran
 		buf_puts(&b, ". report --whole-need measures it");
 	page_field(p, "need", b.text, 0);
 	buf_release(&b);
-}
-
-const char *findings_stage(const struct rank *r)
-{
-	const struct metrics *m = r->metrics;
-
-	if (!m || !m->inference)
-		return NULL;
-	return m->in_prefill ? "prefill" : m->in_decode ? "decode" : "inference";
 }
 
 static void add_bytes(struct page *p, struct buf *b, const char *before, bytes size,
@@ -252,27 +210,6 @@ void findings_inference(struct page *p, const struct rank *r)
 		page_field(p, "", b.text, 0);
 	}
 	buf_release(&b);
-}
-
-json_t *inference_json(const struct rank *r)
-{
-	const struct metrics *m = r->metrics;
-	json_t *o;
-
-	if (!m || !m->inference)
-		return json_null();
-	o = json_object();
-	set(o, "stage", text(findings_stage(r)));
-	set(o, "weights_bytes", json_integer(m->parameters));
-	set(o, "call_bytes", json_integer(m->pass_live));
-	set(o, "keeps_graph", json_boolean(m->unused_graph != 0));
-	set(o, "kv_cache_bytes", json_integer(m->kv_cache));
-	set(o, "kv_token_bytes", json_integer(m->kv_token));
-	set(o, "kv_tokens_left", json_integer(m->kv_tokens_left));
-	set(o, "kv_request_bytes", json_integer(m->kv_request));
-	set(o, "kv_requests_left", json_integer(m->kv_requests_left));
-	set(o, "kv_kept_bytes", json_integer(m->kv_kept));
-	return o;
 }
 
 /* Was the rule listed before? Each is listed once, for the first rank that has it. */
@@ -339,92 +276,11 @@ void findings_rest(struct page *p, const struct report *r)
 {
 	const struct diagnosis *d = r->diagnosis;
 	size_t shown = shown_rank(r);
-	int is_told = p->style->advise || is_close(&r->ranks[shown]);
+	int is_told = p->style->advise || rank_is_nearly_full(&r->ranks[shown]);
 
 	for (size_t i = 0; i < d->ruled_out_count; i++)
 		page_field(p, i ? "" : "ruled out", d->ruled_out[i], 0);
-	put_others(p, r, shown, is_told ? room_finding(r, shown) : NULL);
-}
-
-json_t *need_json(const struct report *report, const struct rank *r)
-{
-	const struct metrics *m = r->metrics;
-	json_t *o;
-
-	if (report->need && r == report_worst(report)) {
-		o = json_object();
-		set(o, "moment_bytes",
-		    r->metrics ? json_integer(r->metrics->moment_need) : json_null());
-		set(o, "whole_step_bytes", json_integer(report->need->allocated));
-		set(o, "whole_step_device_bytes", json_integer(report->need->device));
-		set(o, "is_least", json_boolean(report->need->is_least));
-		set(o, "source", text("simulated"));
-		set(o, "trace", text(report->need->directory));
-		return o;
-	}
-	if (!has_need(r))
-		return json_null();
-	o = json_object();
-	set(o, "moment_bytes", json_integer(m->moment_need));
-	set(o, "whole_step_bytes", json_integer(m->whole_need));
-	set(o, "is_least", json_boolean(m->whole_is_least));
-	set(o, "source", text(m->whole_measured ? "earlier steps" : "predicted"));
-	set(o, "loss_to_come_bytes", json_integer(m->loss_to_come));
-	set(o, "optimizer_states_to_come_bytes", json_integer(m->states_to_come));
-	return o;
-}
-
-static json_t *evidence_json(const struct finding *f)
-{
-	json_t *o = json_object();
-
-	for (size_t i = 0; i < f->evidence_count; i++)
-		set(o, f->evidence[i].name,
-		    f->evidence[i].unit == UNIT_FLAG ? json_boolean(f->evidence[i].value != 0)
-						     : json_integer(f->evidence[i].value));
-	if (f->stack)
-		set(o, "place", text(f->stack));
-	return o;
-}
-
-static json_t *remedies_json(const struct finding *f)
-{
-	json_t *list = json_array();
-
-	for (size_t i = 0; i < f->remedy_count; i++) {
-		json_t *o = json_object();
-
-		set(o, "action", text(f->remedies[i].action));
-		saving_set_json(o, &f->remedies[i]);
-		json_array_append_new(list, o);
-	}
-	return list;
-}
-
-json_t *finding_json(const struct report *r, size_t index)
-{
-	const struct finding *f = &r->diagnosis->findings[index];
-	const struct rank *rank = &r->ranks[f->rank];
-	json_t *o = json_object();
-
-	set(o, "rule", text(f->rule));
-	set(o, "rank", json_integer(rank_number(rank->rank)));
-	set(o, "device", json_integer(rank->device));
-	set(o, "severity", text(severity_name(f->severity)));
-	set(o, "cause", json_boolean(f->is_cause));
-	set(o, "room", json_boolean(is_close(rank) && f == room_finding(r, f->rank)));
-	set(o, "confidence", text(f->confidence));
-	if (f->measured)
-		set(o, "measured",
-		    json_pack("{s:I,s:I}", "right", (json_int_t)f->measured->right, "named",
-			      (json_int_t)f->measured->named));
-	set(o, "title", text(f->title));
-	set(o, "message", text(f->message));
-	set(o, "bytes", json_integer(f->weight));
-	set(o, "evidence", evidence_json(f));
-	set(o, "remedies", remedies_json(f));
-	set(o, "source", text(f->source));
-	return o;
+	put_others(p, r, shown, is_told ? advice_finding(r, shown) : NULL);
 }
 
 static void put_rule(struct page *p, const struct rule_row *row, const char *unfailed)

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "report/rank_groups.h"
-#include "render/inferred_output.h"
+#include "render/inferred_text.h"
 #include "render/page.h"
 #include "util/size.h"
 

@@ -1,5 +1,6 @@
 #include "render/report_parts.h"
 
+#include "diagnose/advice.h"
 #include "render/findings.h"
 
 #include <string.h>
@@ -62,8 +63,8 @@ static void add_step(struct buf *b, unsigned step)
 
 void words_add_moment(struct buf *b, const struct rank *r, const struct point *when)
 {
-	if (findings_stage(r)) {
-		buf_puts(b, findings_stage(r));
+	if (inference_stage(r)) {
+		buf_puts(b, inference_stage(r));
 		return;
 	}
 	if (strcmp(when->phase, "setup")) {

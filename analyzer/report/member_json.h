@@ -1,5 +1,5 @@
-/* The JSON of each TYPE of members.def. WORD, TEXT, OWNED, MODULE and NONZERO are defined by
- * the two that write: a record shortens its texts. */
+/* The JSON of each TYPE of members.def. WORD, TEXT, MESSAGE, OWNED, MODULE and NONZERO are defined
+ * by the two that write: a record shortens its texts. */
 #ifndef MEMTRACE_MEMBER_JSON_H
 #define MEMTRACE_MEMBER_JSON_H
 
@@ -7,6 +7,7 @@
 #include <math.h>
 
 #include "report/report.h"
+#include "util/util.h"
 
 #define put_NUMBER(v) json_integer(v)
 #define put_COUNT(v) json_integer(v)
@@ -21,8 +22,27 @@
 #define put_SURVIVAL(v) ((v) == SURVIVED_UNKNOWN ? json_null() : json_boolean((v) == SURVIVED_YES))
 #define put_SCOPE(v) json_string(peak_scope_key(v))
 #define put_CATEGORY(v) json_string(category_key(v))
-#define put_REAL(v) json_real(v)
+#define put_REAL(v) member_real(v)
+#define put_OPTIONAL_WORD(v) ((v) ? put_WORD(v) : NULL)
+#define put_OPTIONAL_BYTES(v) ((v) == UNKNOWN_BYTES ? NULL : json_integer(v))
 #define put_PART(name) name##_json(x)
 #define put_PART_OF(name) name##_json(of, x)
+
+/* `v` is finite. */
+static inline json_t *member_real(double v)
+{
+	json_t *j = json_real(v);
+
+	if (!j)
+		BUG("json");
+	return j;
+}
+
+/* Sets a member, which the object owns. NULL: the object is without it. */
+static inline void member_set(json_t *object, const char *key, json_t *value)
+{
+	if (value && json_object_set_new(object, key, value) < 0)
+		BUG("json");
+}
 
 #endif

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "render/json_util.h"
+#include "json/json_util.h"
 
 static json_t *count(uint64_t n)
 {

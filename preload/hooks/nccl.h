@@ -12,24 +12,6 @@ struct nccl_id {
 /* ncclResult_t */
 enum { NCCL_SUCCESS = 0, NCCL_CUDA_ERROR = 1, NCCL_SYSTEM_ERROR = 2, NCCL_IN_PROGRESS = 7 };
 
-/* Call this in a forked child. */
-void nccl_forget(void);
-
-/* The use of COMM made NCCL take BYTES more (signed). */
-void nccl_add_used(void *comm, int64_t bytes);
-
-/* The same, as NCCL itself reports it (2.29.7 and later). Returns 0 if NCCL does not. Not for a
- * communicator that a group is still about to use. */
-int nccl_ask_used(void *comm);
-
-/* The thread's outermost group begins, and has ended: nccl_use.c. */
-void nccl_use_begin(void);
-void nccl_use_end(void);
-/* BYTES came from the creation of a communicator in the group, not from a use. */
-void nccl_use_except(uint64_t bytes);
-/* Is the thread inside a group? Its calls then only begin. */
-int nccl_is_in_group(void);
-
 int ncclCommInitRank(void **comm, int size, struct nccl_id id, int rank);
 int ncclCommInitRankConfig(void **comm, int size, struct nccl_id id, int rank, void *config);
 int ncclCommInitRankScalable(void **comm, int size, int rank, int ids, struct nccl_id *id,

@@ -7,14 +7,16 @@
 #include "hooks/entries.h"
 
 #include "hooks/nccl.h"
+#include "hooks/nccl_comms.h"
+#include "hooks/nccl_use.h"
 
 #include "memory/counters.h"
-#include "symbols/resolve.h"
 
 #define GROUP_COMMS 8 /* if a group uses more communicators, the rest is not asked */
 
 /* The thread's outermost group, or the last one. */
 static __thread struct {
+	unsigned depth;  /* ncclGroupStart() less ncclGroupEnd() */
 	uint64_t before; /* bytes that NCCL held when the call began, plus those already reported */
 	void *comm[GROUP_COMMS]; /* the communicator that its calls use */
 	unsigned comms;
@@ -23,11 +25,19 @@ static __thread struct {
 	unsigned inside; /* calls of the thread that are under way: ncclBcast() calls another */
 } group __attribute__((tls_model("initial-exec")));
 
-void nccl_use_begin(void)
+int nccl_is_in_group(void)
 {
-	group.before = counters_nccl();
-	group.comms = 0;
-	group.several = group.changed = 0;
+	return group.depth > 0;
+}
+
+void nccl_group_start(int has_started)
+{
+	if (!group.depth) {
+		group.before = counters_nccl();
+		group.comms = 0;
+		group.several = group.changed = 0;
+	}
+	group.depth += has_started != 0;
 }
 
 static void add_to_group(void *comm)
@@ -50,22 +60,28 @@ static void count_used(void *comm, uint64_t before, int gives)
 	group.changed |= change != 0;
 	if (change < 0 && !gives)
 		return;
-	if (change && (nccl_is_in_group() || !nccl_ask_used(comm)))
-		nccl_add_used(comm, change);
+	if (change && (nccl_is_in_group() || !comms_ask_used(comm)))
+		comms_add_used(comm, change);
 }
 
-void nccl_use_end(void)
+static void end_group(void)
 {
 	unsigned answers = 0;
 
 	group.changed |= counters_nccl() != group.before;
 	for (unsigned i = 0; i < group.comms && group.changed; i++)
-		answers += (unsigned)nccl_ask_used(group.comm[i]);
+		answers += (unsigned)comms_ask_used(group.comm[i]);
 	if (!answers && group.comms == 1 && !group.several)
 		count_used(group.comm[0], group.before, 0);
 }
 
-void nccl_use_except(uint64_t bytes)
+void nccl_group_end(void)
+{
+	if (group.depth && !--group.depth)
+		end_group();
+}
+
+void nccl_group_except(uint64_t bytes)
 {
 	group.before += bytes;
 }

@@ -7,7 +7,6 @@
 #include <stdint.h>
 
 #include "base/lock.h"
-#include "hooks/hooks.h"
 #include "memory/cuda.h"
 #include "symbols/resolve.h"
 #include "symbols/scope.h"
@@ -40,7 +39,7 @@ void *real_default(void *slot, const char *symbol)
 
 static struct {
 	struct lock lock;            /* of the threads that write */
-	_Atomic uint64_t generation; /* counts changes by real_forget_unloaded() */
+	_Atomic uint64_t generation; /* counts changes by real_forget_choices() */
 	struct {
 		_Atomic uint64_t key; /* return address, slot and generation; 0: free */
 		_Atomic(void *) f;
@@ -96,21 +95,8 @@ void real_forget(void)
 	lock_release(&choice.lock);
 }
 
-/* A function that is in no loaded object now, while another object has it, was unloaded. */
-void real_forget_unloaded(void)
+void real_forget_choices(void)
 {
-	char path[2];
-
-	cuda_uses_none();
-	for (unsigned i = 0; i < hooks_count; i++) {
-		void *f = __atomic_load_n(hooks[i].real, __ATOMIC_RELAXED);
-		if (f && !resolve_module(f, path, sizeof(path)))
-			__atomic_compare_exchange_n(hooks[i].real, &f, resolve(hooks[i].symbol), 0,
-						    __ATOMIC_RELAXED, __ATOMIC_RELAXED);
-		f = __atomic_load_n(hooks[i].real, __ATOMIC_RELAXED);
-		if (f)
-			cuda_uses(hooks[i].symbol, f);
-	}
 	atomic_fetch_add(&choice.generation, 1);
 	for (unsigned i = 0; i < SITES; i++)
 		atomic_store(&choice.site[i].key, 0);

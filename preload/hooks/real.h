@@ -15,7 +15,7 @@ void *real_default(void *slot, const char *symbol);
 /* Call this in a forked child: the thread that held the lock does not exist there. */
 void real_forget(void);
 
-/* A library was unloaded: forgets the functions that were found in it. */
-void real_forget_unloaded(void);
+/* A library was unloaded: every caller's function is chosen anew. */
+void real_forget_choices(void);
 
 #endif

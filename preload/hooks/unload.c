@@ -11,11 +11,30 @@
 #include <stddef.h>
 
 #include "memory/cuda.h"
+#include "hooks/hooks.h"
 #include "hooks/real.h"
 #include "memory/modules.h"
 #include "python/pystack.h"
 #include "symbols/resolve.h"
 #include "hooks/torch.h"
+
+/* A function that is in no loaded object now, while another object has it, was unloaded. */
+static void forget_real_functions(void)
+{
+	char path[2];
+
+	cuda_uses_none();
+	for (unsigned i = 0; i < hooks_count; i++) {
+		void *f = __atomic_load_n(hooks[i].real, __ATOMIC_RELAXED);
+		if (f && !resolve_module(f, path, sizeof(path)))
+			__atomic_compare_exchange_n(hooks[i].real, &f, resolve(hooks[i].symbol), 0,
+						    __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+		f = __atomic_load_n(hooks[i].real, __ATOMIC_RELAXED);
+		if (f)
+			cuda_uses(hooks[i].symbol, f);
+	}
+	real_forget_choices();
+}
 
 __attribute__((visibility("default"))) int dlclose(void *handle)
 {
@@ -35,7 +54,7 @@ __attribute__((visibility("default"))) int dlclose(void *handle)
 	e = errno;
 	now = resolve_unloaded();
 	if (atomic_exchange(&unloaded, now) != now) {
-		real_forget_unloaded();
+		forget_real_functions();
 		modules_forget_unloaded();
 		cuda_forget();
 		pystack_forget();

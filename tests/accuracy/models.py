@@ -2,8 +2,8 @@
 
     python3 tests/accuracy/models.py [--types bert,t5,...] [--again] [--minutes N] [--write]
 
---write: docs/models.md, and its summary in docs/accuracy.md; --again: only the types that did not run the last time, or those of --types (the others are those of build/models/models.json, or of the
-page); --minutes: stops after so many, and names the types that it did not reach.
+--types: only these; the rows of the others stay as they are in build/models/models.json, or in the page; --again: only the types that did not run the
+last time; --write: docs/models.md, and its summary in docs/accuracy.md; --minutes: stops after so many, and names the types that it did not reach.
 
 For each type of transformers' CONFIG_MAPPING, the default configuration's parameters are counted by transformers on the meta device, by
 memtrace's formula if it has one, and by the run. The same configuration with two layers is trained for two steps on the simulated device
@@ -240,6 +240,15 @@ def cause(error):
     return error[:100]
 
 
+def kept(last, types, again):
+    """The rows of the last time that stay, and the types that are run now (none: all)."""
+    if types:
+        return [row for row in last if row["type"] not in types], types
+    if again:
+        return [row for row in last if "error" not in row], [row["type"] for row in last if "error" in row]
+    return [], []
+
+
 def main():
     ap = argparse.ArgumentParser()
     ap.add_argument("--types", default="")
@@ -248,17 +257,12 @@ def main():
     ap.add_argument("--again", action="store_true")
     o = ap.parse_args()
     os.makedirs(FOLDER, exist_ok=True)
-    kept = []
-    if o.again:
-        last = read(os.path.join(FOLDER, "models.json")) or list(rows_of_page())
-        wanted = o.types.split(",") if o.types else []
-        kept = [row for row in last if row["type"] not in wanted and (wanted or "error" not in row)]
-        o.types = o.types or ",".join(row["type"] for row in last if "error" in row)
+    stay, types = kept(read(os.path.join(FOLDER, "models.json")) or list(rows_of_page()), o.types.split(",") if o.types else [], o.again)
     with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
-        kinds, failed = configure(folder, o.types)
+        kinds, failed = configure(folder, ",".join(types)) if types or not stay else ([], {})
         traces = os.path.join(folder, "traces")
         run_all(folder, kinds, traces, o.minutes)
-        rows = kept + list(rows_of(folder, kinds, failed, traces))
+        rows = stay + list(rows_of(folder, kinds, failed, traces))
     with open(os.path.join(FOLDER, "models.json"), "w", encoding="utf-8") as f:
         json.dump(rows, f, indent=1)
     text = "\n".join(table(rows)) + "\n"

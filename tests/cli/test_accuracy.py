@@ -8,11 +8,37 @@ from harness import ROOT
 
 sys.path.insert(0, os.path.join(ROOT, "tests"))
 import accuracy  # noqa: E402
+import models  # noqa: E402
 
 # Document 001: GPT-2 small on an A100, gradients kept, logits not; bytes at the start of the second step, GiB at the peak.
 SEED_001 = {"framework": "nanogpt", "arch": "gpt", "num_layers": 12, "hidden_size": 768, "num_attention_heads": 12, "vocab_size": 50304,
             "seq_length": 1024, "micro_batch_size": 12, "attention": "eager", "precision": "fp16-autocast", "optimizer": "adamw",
             "gpu": "A100-80GB", "torch_version": "2.1.0", "zero_grad_set_to_none": False, "keep_logits": False}
+
+
+class Kept(unittest.TestCase):
+    """The rows of docs/models.md that stay if only some types are run."""
+    LAST = [{"type": "bert", "peak_bytes": 1}, {"type": "t5", "peak_bytes": 2}, {"type": "xlm", "error": "Refused"}]
+
+    def test_some_types(self):
+        for again in (False, True):
+            stay, types = models.kept(self.LAST, ["t5", "new"], again)
+            self.assertEqual(([row["type"] for row in stay], types), (["bert", "xlm"], ["t5", "new"]))
+
+    def test_again(self):
+        stay, types = models.kept(self.LAST, [], True)
+        self.assertEqual(([row["type"] for row in stay], types), (["bert", "t5"], ["xlm"]))
+
+    def test_all(self):
+        self.assertEqual(models.kept(self.LAST, [], False), ([], []))
+
+    def test_page(self):
+        """The page can be read back: its rows are those of every type that it names, so that a run of one type loses none."""
+        rows = list(models.rows_of_page())
+        text = "\n".join(models.table(rows)) + "\n"
+        with open(models.PAGE, encoding="utf-8") as f:
+            self.assertEqual(text.splitlines()[6], f.read().splitlines()[6])
+        self.assertEqual(len({row["type"] for row in rows}), len(rows))
 
 
 class Observed(unittest.TestCase):

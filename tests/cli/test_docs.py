@@ -96,6 +96,69 @@ class Docs(unittest.TestCase):
                 self.assertRegex(text, r"(?m)^  MEMTRACE_%s +%s" % (name, re.escape(about)))
 
 
+# The tables of members of JSON objects: (file, {object: title of the part of the page that lists its keys}), by command.
+MEMBERS = {
+    "report": (
+        ("report/members.def", {"RANK": "Rank", "PEAK": "Peak", "AT_PEAK": "Peak", "WHEN": "Moment", "OOM": "Failed request", "STACK": "Stack",
+                                "STEP": "Step, phase, named phase and named moment", "PHASE": "Step, phase, named phase and named moment",
+                                "NAMED": "Step, phase, named phase and named moment", "MOMENT": "Step, phase, named phase and named moment",
+                                "OWNER_ROW": "Owner and communicator", "COMM": "Owner and communicator", "FINAL": "End of the trace",
+                                "LOST": "End of the trace", "LIVE": "End of the trace", "SHARER": "End of the trace", "JOB": "Job", "GROUP": "Job",
+                                "SPREAD": "Job", "OUTLIER": "Job", "UNREADABLE": "Job"}),
+        ("diagnose/findings.def", {"FINDING": "Finding", "REMEDY": "Finding", "MEASURED": "Finding", "NEED": "Need and inference",
+                                   "MEASURED_NEED": "Need and inference", "INFERENCE": "Need and inference"}),
+        ("session/runs.def", {"RUN": "Run"})),
+    "estimate": (
+        ("estimate/members.def", {"ESTIMATE": "Estimate", "STAGE": "Stage", "PEAK": "Stage", "ONLY_STAGE": "Stage", "STAGE_TERM": "Stage",
+                                  "OUTSIDE": "Term, constant and memory outside of the allocator",
+                                  "TERM": "Term, constant and memory outside of the allocator",
+                                  "CONSTANT": "Term, constant and memory outside of the allocator",
+                                  "OPTION_ROW": "Row of the table of document 002"}),),
+    "plan": (
+        ("plan/members.def", {"PLAN_LAYOUT": "Layout", "PLAN_TIME": "Layout", "PLAN_STAGE": "Layout", "DISCARDED": "Discarded layouts",
+                              "REASON": "Discarded layouts"}),),
+    "match": (
+        ("match/match_members.def", {"MATCH": "Rank", "COMPONENT": "Component and term", "TERM": "Component and term",
+                                     "UNEXPLAINED": "Unexplained and missing blocks", "MISSING": "Unexplained and missing blocks", "CAUSE": "Cause",
+                                     "WHAT_IF": "What if"}),),
+}
+
+
+class Members(unittest.TestCase):
+    """Every key of --json that is a row of a table is in the man page, in the list of its object."""
+
+    def rows(self, table):
+        """(object, key) of each row that --json writes: a record's keys are in the page of summarize."""
+        with open(os.path.join(ROOT, "analyzer", table)) as f:
+            rows = re.findall(r'^([A-Z_]+)\("(\w+)", (.*)\)$', f.read(), re.M)
+        return [(name, key) for name, key, rest in rows if not rest.endswith(", RECORD")]
+
+    def keys(self, command, title):
+        text = page_of(command).split(".Sh JSON\n")[1].split("\n.Sh ")[0]
+        part = re.search(r"^\.Ss %s\n(.*?)(?=^\.Ss |\Z)" % re.escape(title), text, re.M | re.S)
+        return {key for line in re.findall(r"^\.It (Cm .*)", part.group(1), re.M) for key in re.findall(r"Cm (\w+)", line)} if part else set()
+
+    def test_every_member_is_in_the_page(self):
+        for command, tables in MEMBERS.items():
+            for table, titles in tables:
+                rows = self.rows(table)
+                self.assertTrue(rows, table)
+                for name, key in rows:
+                    if name == "POINT":  # of a record only
+                        continue
+                    with self.subTest("%s: %s of %s" % (command, key, name)):
+                        self.assertIn(key, self.keys(command, titles[name]))
+
+    def test_no_other_member_is_in_the_page(self):
+        """A key that a page lists is one of the tables, or is named here with the code that sets it."""
+        by_hand = {"report": set(), "estimate": {"constants", "leaves_out", "notes"}, "plan": {"per_stage", "flags"}, "match": set()}
+        for command, tables in MEMBERS.items():
+            known = {key for table, _ in tables for _, key in self.rows(table)} | by_hand[command]
+            for title in {title for _, titles in tables for title in titles.values()}:
+                with self.subTest("%s: %s" % (command, title)):
+                    self.assertEqual(self.keys(command, title) - known, set())
+
+
 class Triton(unittest.TestCase):
     """Triton looks for libcuda.so.1 as a file."""
 

@@ -168,7 +168,7 @@ class Layers(unittest.TestCase):
     def test_json(self):
         self.check("json")
         self.write("analyzer/plan/stray.c", 'const char *stray = "{\\"key\\": %d}";\n')
-        self.write("analyzer/render/stray.c", 'const char *stray = "{\\"key\\": %d}";\n')
+        self.write("analyzer/json/stray.c", 'const char *stray = "{\\"key\\": %d}";\n')
         self.write("analyzer/export/stray.c", 'const char *stray = "%c\\"key\\":";\n')
         self.check("json", "analyzer/plan/stray.c:1: JSON by hand", "analyzer/export/stray.c:1: JSON by hand")
 

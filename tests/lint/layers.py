@@ -6,7 +6,7 @@
 Rules: include (an #include, call or use that the table does not allow), table (a circle in it, a row without a folder), room (a file
 in no row), circle (files that call each other in a circle which is not allowed), prototype (a header declares what another file
 defines), tag (a struct or enum defined twice in a part), output (something is
-printed outside cmd/), json (JSON written by hand outside render/), division (a rule of
+printed outside cmd/), json (JSON written by hand outside json/), division (a rule of
 diagnosis divides by a metric without PER()), format (clang-format differs, or is not there), size (files and functions), folder
 (too many files, a file beside the folders), unit (a folder of tests/unit mirrors none of analyzer/). Sources are read only, nothing is built.
 --circles prints the circles of .c files by their calls. Exit status 1 if a rule is broken.
@@ -31,8 +31,6 @@ JSON_BY_HAND = {"analyzer/export/ndjson.c": "10 million rows take jansson 10 s w
 # Circles of calls between files, and why they are not taken apart.
 CIRCLES = (
     (("analyzer/cmd/commands.c", "analyzer/cmd/completion.c"), "the table of the commands has completion, which completes each command of the table"),
-    (("preload/hooks/hooks.c", "preload/hooks/real.c"), "the table of hooks.c has the slots of the real functions, and what was found for them is forgotten row by row of that table"),
-    (("preload/hooks/nccl.c", "preload/hooks/nccl_use.c"), "the wrapper of each call measures what the call allocated, and adds it to the communicators of the creating calls"),
     (("preload/sim/device/memory.c", "preload/sim/device/pool.c"), "a pool allocates memory of the device, and an allocation of the device is charged to its pool"),
 )
 # Folders of tests/unit that mirror none of analyzer/.
@@ -274,7 +272,7 @@ def check_output(tree, table):
 
 def check_json(tree, table):
     for f in tree.files:
-        if f.startswith("analyzer/") and not f.startswith("analyzer/render/") and f not in JSON_BY_HAND:
+        if f.startswith("analyzer/") and not f.startswith("analyzer/json/") and f not in JSON_BY_HAND:
             for m in re.finditer(r'(?:["{,]|%c)\s*(\\"[\w%.$-]*\\") ?:', blank(tree.raw[f], strings=False)):
                 yield "%s: JSON by hand: %s" % (tree.line(f, m.start()), m.group(1))
 

@@ -21,6 +21,7 @@
 #include "config/trainer.h"
 #include "estimate/estimate.h"
 #include "session/trace_config.h"
+#include "json/config_json.h"
 #include "render/config_show.h"
 #include "trace/trace.h"
 #include "config/derive.h"

@@ -1,5 +1,5 @@
 /* What the report says about who holds the device's memory. */
-#include "render/report_json.h"
+#include "json/report_json.h"
 #include "render/report_text.h"
 #include "owners_job.h"
 

@@ -1,5 +1,5 @@
 /* What a report says of moments whose records were given up to keep to the budget. */
-#include "render/report_json.h"
+#include "json/report_json.h"
 #include "render/report_text.h"
 #include "owners_job.h"
 

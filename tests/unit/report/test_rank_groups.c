@@ -2,7 +2,7 @@
  * read at a time. */
 #include "session/session.h"
 #include "report/rank_groups.h"
-#include "render/report_json.h"
+#include "json/report_json.h"
 #include "render/report_text.h"
 #include "write_training.h"
 #include "config/native.h"

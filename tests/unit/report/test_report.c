@@ -1,7 +1,7 @@
 /* What is said about a job: text, JSON. */
 #include "report_job.h"
 
-#include "render/report_json.h"
+#include "json/report_json.h"
 #include "render/report_text.h"
 
 #include <jansson.h>

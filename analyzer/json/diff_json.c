@@ -1,5 +1,5 @@
-#include "render/diff_json.h"
-#include "render/json_util.h"
+#include "json/diff_json.h"
+#include "json/json_util.h"
 
 static json_t *item_json(const struct diff_item *i)
 {

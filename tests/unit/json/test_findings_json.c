@@ -1,7 +1,8 @@
 /* The JSON of a finding's remedies. */
 #include "diagnose/diagnose.h"
 #include "metrics/metrics.h"
-#include "render/findings.h"
+#include "json/findings_json.h"
+#include "diagnose/diagnose.h"
 #include "report/report.h"
 
 #include <setjmp.h>

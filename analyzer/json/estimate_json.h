@@ -1,6 +1,6 @@
 /* Estimates as JSON. */
-#ifndef RENDER_ESTIMATE_JSON_H
-#define RENDER_ESTIMATE_JSON_H
+#ifndef MEMTRACE_ESTIMATE_JSON_H
+#define MEMTRACE_ESTIMATE_JSON_H
 
 #include "render/estimate_answer.h"
 

@@ -1,6 +1,6 @@
 /* A plan as JSON. */
-#ifndef RENDER_PLAN_JSON_H
-#define RENDER_PLAN_JSON_H
+#ifndef MEMTRACE_PLAN_JSON_H
+#define MEMTRACE_PLAN_JSON_H
 
 #include <jansson.h>
 

@@ -3,8 +3,8 @@
  * had. json_dumps() cannot give them: it prints 4 as 4.0 and 1e-05 as 1e-5, has no fixed number of
  * decimals, and escapes a line feed as \n rather than \u000a.
  */
-#ifndef RENDER_JSON_WRITE_H
-#define RENDER_JSON_WRITE_H
+#ifndef MEMTRACE_JSON_WRITE_H
+#define MEMTRACE_JSON_WRITE_H
 
 #include <jansson.h>
 

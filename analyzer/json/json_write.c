@@ -1,4 +1,4 @@
-#include "render/json_write.h"
+#include "json/json_write.h"
 
 #include <stdint.h>
 #include <string.h>

@@ -1,8 +1,8 @@
-#include "render/plan_json.h"
+#include "json/plan_json.h"
 
 #include "plan/plan_reasons.h"
-#include "render/json_util.h"
-#include "render/json_write.h"
+#include "json/json_util.h"
+#include "json/json_write.h"
 
 /* A member for every size that the layout has. */
 static void set_sizes(json_t *o, const struct plan_layout *l)
@@ -20,31 +20,38 @@ static void set_sizes(json_t *o, const struct plan_layout *l)
 		set(o, "num_microbatches", json_integer(l->micro_batches));
 }
 
+static json_t *stage_json(const struct plan_layout *x, size_t i)
+{
+	json_t *j = json_object();
+
+#define PLAN_STAGE PUT_MEMBER
+#include "plan/members.def"
+	return j;
+}
+
 static json_t *stages_json(const struct plan_layout *l)
 {
 	json_t *list = json_array();
 
-	for (size_t i = 0; i < l->stage_count; i++) {
-		json_t *o = json_object();
-
-		set(o, "stage", json_integer((json_int_t)i));
-		set(o, "total_bytes", json_integer((json_int_t)l->stages[i]));
-		json_array_append_new(list, o);
-	}
+	for (size_t i = 0; i < l->stage_count; i++)
+		json_array_append_new(list, stage_json(l, i));
 	return list;
 }
 
-static void set_time(json_t *o, const struct step_time *t)
+static json_t *step_parts_json(const struct step_time *t)
 {
 	json_t *parts = json_object();
 
-	set(o, "step_time_s", json_real(t->seconds));
-	set(o, "tokens_per_gpu_s", json_real(t->tokens));
-	set(o, "mfu", json_real(t->mfu));
 #define X(member, key) set(parts, key, json_real(t->member));
 	STEP_PARTS(X)
 #undef X
-	set(o, "step_time_parts_s", parts);
+	return parts;
+}
+
+static void set_time(json_t *j, const struct step_time *x)
+{
+#define PLAN_TIME PUT_MEMBER
+#include "plan/members.def"
 }
 
 /* The layouts that fit, with the flags of a launcher. */
@@ -56,34 +63,47 @@ struct fitting {
 static json_t *layout_json(const void *list, size_t index)
 {
 	const struct fitting *fitting = list;
-	const struct plan_layout *l = &fitting->plan->fitting.at[index];
-	json_t *o = json_object();
+	const struct plan_layout *x = &fitting->plan->fitting.at[index];
+	json_t *j = json_object();
 	struct buf flags = { 0 };
 
-	set_sizes(o, l);
-	set(o, "sequence_parallel", json_boolean(l->sequence_parallel));
-	set(o, "total_bytes", json_integer((json_int_t)l->total));
-	set(o, "color", json_string(fit_word(l->fit)));
-	set(o, "bubble", json_real(l->bubble));
-	if (l->time.seconds > 0)
-		set_time(o, &l->time);
-	set(o, "per_stage", stages_json(l));
-	plan_flags(fitting->plan, l, fitting->launcher, &flags);
-	set(o, "flags", text(flags.text));
+	set_sizes(j, x);
+#define PLAN_LAYOUT PUT_MEMBER
+#include "plan/members.def"
+	if (x->time.seconds > 0)
+		set_time(j, &x->time);
+	set(j, "per_stage", stages_json(x));
+	plan_flags(fitting->plan, x, fitting->launcher, &flags);
+	set(j, "flags", text(flags.text));
 	buf_release(&flags);
-	return o;
+	return j;
+}
+
+static json_t *sizes_json(const struct plan_layout *l)
+{
+	json_t *sizes = json_object();
+
+	set_sizes(sizes, l);
+	return sizes;
 }
 
 static json_t *discarded_json(const void *list, size_t index)
 {
-	const struct plan_layout *l = &((const struct plan_layouts *)list)->at[index];
-	json_t *o = json_object(), *sizes = json_object();
+	const struct plan_layout *x = &((const struct plan_layouts *)list)->at[index];
+	json_t *j = json_object();
 
-	set_sizes(sizes, l);
-	set(o, "layout", sizes);
-	set(o, "reason", text(l->reason));
-	set(o, "count", json_integer(l->count));
-	return o;
+#define DISCARDED PUT_MEMBER
+#include "plan/members.def"
+	return j;
+}
+
+static json_t *reason_json(const struct plan_reason *x)
+{
+	json_t *j = json_object();
+
+#define REASON PUT_MEMBER
+#include "plan/members.def"
+	return j;
 }
 
 static json_t *reasons_json(const struct plan *plan)
@@ -92,13 +112,8 @@ static json_t *reasons_json(const struct plan *plan)
 	size_t count = plan_reasons(plan, top);
 	json_t *list = json_array();
 
-	for (size_t i = 0; i < count; i++) {
-		json_t *o = json_object();
-
-		set(o, "count", json_integer(top[i].count));
-		set(o, "example", text(top[i].text));
-		json_array_append_new(list, o);
-	}
+	for (size_t i = 0; i < count; i++)
+		json_array_append_new(list, reason_json(&top[i]));
 	return list;
 }
 

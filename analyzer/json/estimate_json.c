@@ -1,20 +1,15 @@
-#include "render/estimate_json.h"
+#include "json/estimate_json.h"
 
 #include <stdint.h>
 
 #include "estimate/fit.h"
-#include "render/json_util.h"
-#include "render/json_write.h"
+#include "json/json_util.h"
+#include "json/json_write.h"
 
 /* estimate_make() refuses totals above INT64_MAX; no other number of an estimate is larger. */
-static json_t *bytes_json(wide n)
-{
-	return json_integer((json_int_t)(n > INT64_MAX ? INT64_MAX : n));
-}
-
 static void set_number(json_t *object, const char *key, wide n)
 {
-	set(object, key, bytes_json(n));
+	set(object, key, put_WIDE(n));
 }
 
 static void set_word(json_t *object, const char *key, const char *word)
@@ -44,128 +39,137 @@ static json_t *config_json(const struct config *c)
 	return o;
 }
 
+static json_t *one_outside_json(const struct outside *x)
+{
+	json_t *j = json_object();
+
+#define OUTSIDE PUT_MEMBER
+#include "estimate/members.def"
+	return j;
+}
+
 /* Memory of the device beyond the stage's terms: with them it is device_bytes. */
 static json_t *outside_json(const struct stage *s)
 {
 	json_t *list = json_array();
 
-	for (size_t i = 0; i < s->outside_count; i++) {
-		const struct outside *x = &s->outside[i];
-		json_t *o = json_object();
-
-		set_word(o, "id", x->id);
-		set_word(o, "component", x->component);
-		set_word(o, "kind", x->kind);
-		set_number(o, "bytes", x->bytes);
-		set_word(o, "source", x->source);
-		add(list, o);
-	}
+	for (size_t i = 0; i < s->outside_count; i++)
+		add(list, one_outside_json(&s->outside[i]));
 	return list;
 }
 
-static json_t *stage_terms_json(const struct estimate *e, const struct stage *s)
+static json_t *stage_term_json(const struct estimate *of, const struct stage *x, size_t i)
+{
+	json_t *j = json_object();
+
+#define STAGE_TERM PUT_MEMBER
+#include "estimate/members.def"
+	return j;
+}
+
+static json_t *stage_terms_json(const struct estimate *of, const struct stage *s)
 {
 	json_t *list = json_array();
 
-	for (size_t i = 0; i < estimate_term_count(e); i++) {
-		json_t *o;
-
-		if (!s->terms[i] && !s->steady_terms[i])
-			continue;
-		o = json_object();
-		set_word(o, "id", estimate_term(e, i)->id);
-		set_number(o, "bytes", s->terms[i]);
-		set_number(o, "steady_bytes", s->steady_terms[i]);
-		add(list, o);
-	}
+	for (size_t i = 0; i < estimate_term_count(of); i++)
+		if (s->terms[i] || s->steady_terms[i])
+			add(list, stage_term_json(of, s, i));
 	return list;
 }
 
-/* The members that only the system `memtrace` gives. */
-static void set_peak(json_t *o, const struct estimate *e, const struct stage *s)
+/* A number of layers need not be whole. */
+static json_t *layers_json(const struct stage *s)
 {
-	if (!s->peak_phase)
-		return;
-	set_number(o, "steady_bytes", s->steady);
-	set_number(o, "peak_bytes", s->total);
-	set_word(o, "peak_phase", s->peak_phase);
-	set_number(o, "reserved_bytes", s->reserved);
-	set_number(o, "device_bytes", s->device);
-	if (s->in_device)
-		set_word(o, "outcome", s->in_device == FIT_FITS ? "fits" : "out_of_memory");
-	set(o, "outside", outside_json(s));
-	set(o, "terms", stage_terms_json(e, s));
+	return s->layers % s->layers_of ? json_real((double)s->layers / (double)s->layers_of)
+					: put_WIDE(s->layers / s->layers_of);
 }
 
-static json_t *stage_json(const struct estimate *e, size_t i)
+static const char *in_device_word(enum in_device in_device)
 {
-	const struct stage *s = &e->stages[i];
-	json_t *o = json_object();
+	static const char *const words[] = {
+		[FIT_FITS] = "fits", [FIT_OUT_OF_MEMORY] = "out_of_memory"
+	};
 
-	set_number(o, "stage", (wide)i);
-	if (s->layers % s->layers_of)
-		set(o, "layers", json_real((double)s->layers / (double)s->layers_of));
-	else
-		set_number(o, "layers", s->layers / s->layers_of);
-	set_number(o, "microbatches_in_flight", s->in_flight);
-	set_number(o, "model_states", s->model_states);
-	set_number(o, "activations", s->activations);
-	set_number(o, "total_bytes", s->total);
-	set_peak(o, e, s);
-	return o;
+	return in_device == FIT_UNKNOWN ? NULL : words[in_device];
+}
+
+static json_t *stage_json(const struct estimate *of, const struct stage *x)
+{
+	json_t *j = json_object();
+
+#define STAGE PUT_MEMBER
+#include "estimate/members.def"
+	if (x->peak_phase) {
+#define PEAK PUT_MEMBER
+#include "estimate/members.def"
+	}
+	return j;
+}
+
+static json_t *only_stage_json(const struct estimate *x)
+{
+	json_t *j = json_object();
+
+#define ONLY_STAGE PUT_MEMBER
+#include "estimate/members.def"
+	return j;
 }
 
 static json_t *stages_json(const struct estimate *e)
 {
-	json_t *list = json_array(), *only;
+	json_t *list = json_array();
 
 	for (size_t i = 0; i < e->stage_count; i++)
-		add(list, stage_json(e, i));
-	if (!e->stage_count) {
-		only = json_object();
-		set_number(only, "stage", 0);
-		set_number(only, "total_bytes", e->total);
-		add(list, only);
-	}
+		add(list, stage_json(e, &e->stages[i]));
+	if (!e->stage_count)
+		add(list, only_stage_json(e));
 	return list;
+}
+
+static json_t *term_json(const struct estimate *of, size_t i)
+{
+	const struct term *x = estimate_term(of, i);
+	json_t *j = json_object();
+
+#define TERM PUT_MEMBER
+#include "estimate/members.def"
+	return j;
 }
 
 static json_t *terms_json(const struct estimate *e)
 {
 	json_t *list = json_array();
 
-	for (size_t i = 0; i < estimate_term_count(e); i++) {
-		const struct term *t = estimate_term(e, i);
-		json_t *o = json_object();
-
-		set_word(o, "id", t->id);
-		set_word(o, "component", t->component);
-		set_word(o, "title", t->title);
-		set_number(o, "bytes", estimate_bytes(e, i));
-		set_word(o, "formula", t->printed);
-		set_word(o, "source", t->source);
-		if (t->kind)
-			set_word(o, "kind", t->kind);
-		add(list, o);
-	}
+	for (size_t i = 0; i < estimate_term_count(e); i++)
+		add(list, term_json(e, i));
 	return list;
+}
+
+static json_t *constant_json(const struct constant *x)
+{
+	json_t *j = json_object();
+
+#define CONSTANT PUT_MEMBER
+#include "estimate/members.def"
+	return j;
 }
 
 static json_t *constants_json(const struct estimate *e)
 {
 	json_t *list = json_array();
 
-	for (size_t i = 0; i < e->constant_count; i++) {
-		const struct constant *c = &e->constants[i];
-		json_t *o = json_object();
-
-		set_word(o, "id", c->id);
-		set_word(o, "kind", c->kind);
-		set_number(o, "bytes", c->bytes);
-		set_word(o, "source", c->source);
-		add(list, o);
-	}
+	for (size_t i = 0; i < e->constant_count; i++)
+		add(list, constant_json(&e->constants[i]));
 	return list;
+}
+
+static json_t *option_row_json(const struct option_row *x)
+{
+	json_t *j = json_object();
+
+#define OPTION_ROW PUT_MEMBER
+#include "estimate/members.def"
+	return j;
 }
 
 /* The table of DeepSpeed's own tool. */
@@ -173,19 +177,8 @@ static json_t *rows_json(const struct estimate *e)
 {
 	json_t *list = json_array();
 
-	for (size_t i = 0; i < e->row_count; i++) {
-		const struct option_row *r = &e->rows[i];
-		json_t *o = json_object();
-
-		if (r->offload_param)
-			set_word(o, "offload_param", r->offload_param);
-		set_word(o, "offload_optimizer", r->offload_optimizer);
-		if (r->zero_init >= 0)
-			set(o, "zero_init", json_boolean(r->zero_init));
-		set_number(o, "per_cpu_bytes", r->cpu);
-		set_number(o, "per_gpu_bytes", r->gpu);
-		add(list, o);
-	}
+	for (size_t i = 0; i < e->row_count; i++)
+		add(list, option_row_json(&e->rows[i]));
 	return list;
 }
 
@@ -229,25 +222,18 @@ static json_t *notes_json(const struct answer *a, const struct estimate *e)
 	return list;
 }
 
-static json_t *one_json(const struct answer *a, const struct estimate *e)
+static json_t *one_json(const struct answer *of, const struct estimate *x)
 {
-	json_t *o = json_object();
+	json_t *j = json_object();
 
-	set_word(o, "system", e->system->name);
-	set_word(o, "title", e->system->title);
-	set_word(o, "source", e->system->source);
-	set_number(o, "total_bytes", e->total);
-	if (a->memory)
-		set_word(o, "color", fit_word(estimate_fit(e, a->memory)));
-	set(o, "per_stage", stages_json(e));
-	set(o, "terms", terms_json(e));
-	set(o, "symbols", symbols_json(e));
-	set_results(o, e);
-	if (e->constant_count)
-		set(o, "constants", constants_json(e));
-	set_word(o, "leaves_out", e->system->leaves_out);
-	set(o, "notes", notes_json(a, e));
-	return o;
+#define ESTIMATE PUT_MEMBER
+#include "estimate/members.def"
+	set_results(j, x);
+	if (x->constant_count)
+		set(j, "constants", constants_json(x));
+	set_word(j, "leaves_out", x->system->leaves_out);
+	set(j, "notes", notes_json(of, x));
+	return j;
 }
 
 /* The memory that stored runs of the job used, beside the estimates for them. */

@@ -1,6 +1,6 @@
 /* Helpers for all JSON output. */
-#ifndef RENDER_JSON_PARTS_H
-#define RENDER_JSON_PARTS_H
+#ifndef MEMTRACE_JSON_UTIL_H
+#define MEMTRACE_JSON_UTIL_H
 
 #include <jansson.h>
 #include <string.h>
@@ -55,9 +55,19 @@ static inline int add_json_part(const char *part, size_t length, void *out)
 #define put_OWNED(v) text(v)
 #define put_TEXT(v) text(v)
 #define put_MODULE(v) text(*(v) ? (v) : NULL)
+#define put_MESSAGE(v) text(v)
+/* Those of estimate/members.def. */
+#define put_WIDE(v) json_integer((json_int_t)((v) > INT64_MAX ? INT64_MAX : (v)))
+#define put_OPTIONAL_FLAG(v) ((v) < 0 ? NULL : json_boolean(v))
 #define put_NONZERO(v) ((v) ? json_integer(v) : json_null())
 
 /* A row of a table of members, as a member of the object `j` that describes `x`. */
-#define PUT_MEMBER(key, type, value) set(j, key, put_##type(value));
+#define PUT_MEMBER(key, type, value) member_set(j, key, put_##type(value));
+/* The same of members.def, whose rows say in which object they are: those of a record are left out.
+ */
+#define PUT(key, type, value, in) PUT_##in(key, type, value)
+#define PUT_REPORT(key, type, value) PUT_MEMBER(key, type, value)
+#define PUT_BOTH(key, type, value) PUT_MEMBER(key, type, value)
+#define PUT_RECORD(key, type, value)
 
 #endif

@@ -1,6 +1,7 @@
-#include "render/json_util.h"
-#include "render/inferred_output.h"
-#include "render/match_json.h"
+#include "json/match_json.h"
+
+#include "json/inferred_json.h"
+#include "json/json_util.h"
 
 static json_t *component_json(const struct match_component *x)
 {

@@ -1,12 +1,11 @@
-/* An inferred configuration as text, as JSON, and as a file. */
-#ifndef MEMTRACE_RENDER_INFERRED_H
-#define MEMTRACE_RENDER_INFERRED_H
+/* An inferred configuration as JSON, and as a file. */
+#ifndef MEMTRACE_INFERRED_JSON_H
+#define MEMTRACE_INFERRED_JSON_H
 
 #include "infer/inferred.h"
 
 #include <jansson.h>
 
-void inferred_text(const struct inferred_config *i, struct buf *out);
 /* Sets "inferred", "not_told" and "given" of `root`; `c` is the configuration with all of them. */
 void inferred_json(const struct inferred_config *i, const struct config *c, json_t *root);
 

@@ -1,16 +1,13 @@
-#include "render/report_json.h"
+#include "json/report_json.h"
 
-#include "render/findings.h"
-#include "render/json_util.h"
+#include "diagnose/diagnose.h"
+#include "json/findings_json.h"
+#include "json/json_util.h"
 #include "render/owners_text.h"
-#include "render/ranks_json.h"
+#include "json/ranks_json.h"
 
 #include <string.h>
 
-#define PUT(key, type, value, in) PUT_##in(key, type, value)
-#define PUT_REPORT(key, type, value) PUT_MEMBER(key, type, value)
-#define PUT_BOTH(key, type, value) PUT_MEMBER(key, type, value)
-#define PUT_RECORD(key, type, value)
 static json_t *stack_json(const struct stack_row *x)
 {
 	json_t *j = json_object();
@@ -46,31 +43,47 @@ static json_t *by_owner_json(const struct rank *r)
 	return o;
 }
 
-/* The bounds of a peak that is modelled. */
-static void set_bounds(json_t *row, const struct rank *r, const struct owner_row *o)
+static json_t *at_peak_json(const struct rank *r, const struct owner_row *o)
+{
+	return has_owners(r) ? json_integer(o->at_peak) : json_null();
+}
+
+/* A bound of a peak that is modelled; NULL if it is not. */
+static json_t *bound_json(const struct rank *r, const struct owner_row *o, int is_high)
 {
 	bytes low, high;
 
+	if (!is_modelled(r, o->key))
+		return NULL;
 	modelled_bounds(r, o->key, o->peak, &low, &high);
-	set(row, "low_bytes", json_integer(low));
-	set(row, "high_bytes", json_integer(high));
+	return json_integer(is_high ? high : low);
+}
+
+static json_t *low_json(const struct rank *r, const struct owner_row *o)
+{
+	return bound_json(r, o, 0);
+}
+
+static json_t *high_json(const struct rank *r, const struct owner_row *o)
+{
+	return bound_json(r, o, 1);
+}
+
+static json_t *owner_json(const struct rank *of, const struct owner_row *x)
+{
+	json_t *j = json_object();
+
+#define OWNER_ROW PUT_MEMBER
+#include "report/members.def"
+	return j;
 }
 
 static json_t *owners_json(const struct rank *r)
 {
 	json_t *list = json_array();
 
-	for (size_t i = 0; i < r->owner_count; i++) {
-		json_t *row = json_object();
-
-		set(row, "owner", text(r->owners[i].key));
-		set(row, "peak_bytes", json_integer(r->owners[i].peak));
-		set(row, "at_peak_bytes",
-		    has_owners(r) ? json_integer(r->owners[i].at_peak) : json_null());
-		if (is_modelled(r, r->owners[i].key))
-			set_bounds(row, r, &r->owners[i]);
-		json_array_append_new(list, row);
-	}
+	for (size_t i = 0; i < r->owner_count; i++)
+		json_array_append_new(list, owner_json(r, &r->owners[i]));
 	return list;
 }
 
@@ -152,15 +165,25 @@ static json_t *moments_json(const struct rank *r)
 	return list;
 }
 
-static void set_moment(json_t *j, const struct point *p)
+static json_t *time_json(const struct point *p)
 {
-	set(j, "time_s", p->unrecorded ? json_null() : json_real(p->time_s));
-	set(j, "step", p->unrecorded || !p->step ? json_null() : json_integer(p->step));
-	set(j, "phase", text(p->unrecorded ? NULL : p->phase));
-	set(j, "part", text(p->unrecorded ? NULL : p->part));
-	set(j, "thread", text(p->unrecorded ? NULL : p->thread));
-	set(j, "named_phase", path_json(p->unrecorded ? NULL : p->named));
-	set(j, "by_category", by_category_json(p));
+	return p->unrecorded ? json_null() : json_real(p->time_s);
+}
+
+static json_t *named_phase_json(const struct point *p)
+{
+	return path_json(p->unrecorded ? NULL : p->named);
+}
+
+static void set_moment(json_t *j, const struct point *x)
+{
+#define WHEN PUT_MEMBER
+#include "report/members.def"
+}
+
+static json_t *device_time_json(const struct rank *r)
+{
+	return has_owners(r) ? json_real(r->device_peak.time_s) : json_null();
 }
 
 /* The peaks that are known from the running counters alone. */
@@ -175,22 +198,21 @@ static json_t *not_in_trace_json(const struct rank *r)
 	return list;
 }
 
-static json_t *peak_json(const struct rank *r)
+static json_t *peak_stacks_json(const struct rank *r)
 {
-	json_t *p = json_object();
+	return stacks_json(&r->stacks);
+}
 
-	if (r->peak_of != PEAK_OF_JOB)
-		set(p, "of", text(peak_scope_key(r->peak_of)));
-	set(p, "allocated_bytes", json_integer(r->peak_allocated));
-	set(p, "reserved_bytes", json_integer(r->peak_reserved));
-	set(p, "device_bytes", size(r->peak_device));
-	set_moment(p, &r->peak);
-	set(p, "device_time_s", has_owners(r) ? json_real(r->device_peak.time_s) : json_null());
-	set(p, "by_owner", by_owner_json(r));
-	set(p, "not_in_trace", not_in_trace_json(r));
-	set(p, "blocks", json_integer((json_int_t)r->stacks.blocks));
-	set(p, "stacks", stacks_json(&r->stacks));
-	return p;
+static json_t *peak_json(const struct rank *x)
+{
+	json_t *j = json_object();
+
+#define PEAK PUT_MEMBER
+#include "report/members.def"
+	set_moment(j, &x->peak);
+#define AT_PEAK PUT_MEMBER
+#include "report/members.def"
+	return j;
 }
 
 static json_t *failure_owners_json(const struct rank *r, const struct oom *o)
@@ -300,9 +322,9 @@ static json_t *live_row_json(const struct live_row *x)
 
 static json_t *live_json(const struct rank *r)
 {
-	json_t *list = json_array();
+	json_t *list = r->has_live ? json_array() : NULL;
 
-	for (size_t i = 0; i < r->live_count; i++)
+	for (size_t i = 0; r->has_live && i < r->live_count; i++)
 		json_array_append_new(list, live_row_json(&r->live[i]));
 	return list;
 }
@@ -375,8 +397,6 @@ static json_t *rank_json(const struct report *of, size_t index)
 
 #define RANK PUT
 #include "report/members.def"
-	if (x->has_live)
-		set(j, "live", live_json(x));
 	return j;
 }
 
