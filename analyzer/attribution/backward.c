@@ -2,6 +2,7 @@
 
 #include "attribution/attribution.h"
 #include "util/hash.h"
+#include "util/order.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -392,7 +393,7 @@ int backward_has_no_place(const struct tables *t, uint32_t stack)
 
 uint32_t backward_origin(const struct backward *b, const struct mt_record *alloc)
 {
-	size_t low = 0, high = b->named_count;
+	size_t count;
 	uint64_t open = b->run_count    ? b->runs[0].start_ns
 			: b->now.allocs ? b->now.start_ns
 					: UINT64_MAX;
@@ -400,15 +401,8 @@ uint32_t backward_origin(const struct backward *b, const struct mt_record *alloc
 	if (!b->tables || alloc->bytes < b->smallest || alloc->time_ns >= open ||
 	    !is_of_backward(b, alloc) || !backward_has_no_place(b->tables, alloc->stack))
 		return 0;
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (b->named[middle].start_ns <= alloc->time_ns)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low ? b->named[low - 1].origin : 0;
+	count = COUNT_UNTIL(b->named, b->named_count, start_ns, alloc->time_ns);
+	return count ? b->named[count - 1].origin : 0;
 }
 
 uint32_t backward_forward_stack(const struct backward *b, const struct mt_record *alloc)

@@ -56,7 +56,7 @@ struct backward {
 	uint64_t own_ns;       /* when the last run began whose beginning is certain */
 	uint64_t last_address; /* of the last block that the pass allocated */
 	uint8_t is_doubtful;   /* an earlier block of the run was freed: maybe its gradient */
-	uint8_t has_failed;    /* out of memory: what is freed then says nothing of gradients */
+	uint8_t has_failed;    /* out of memory: a free is then no sign of a gradient */
 
 	struct named *named; /* names by time */
 	size_t named_count, named_room;

@@ -143,8 +143,9 @@ static enum category of_forward(const struct block_context *c, const struct bloc
 	if (f->free_span ? f->free_span->phase == PHASE_BACKWARD
 			 : f->alloc_flags & STACK_MODULE || !block_outlives_backward(c, f))
 		return CATEGORY_ACTIVATIONS;
-	/* The backward pass is over, and freed what it had needed: what is left is a result that
-	 * the job refers to, unless the backward pass was of another graph. */
+	/* The backward pass is over, and freed the blocks that it needed. A block that is still
+	 * live is a result that the job refers to, unless the backward pass was of another graph.
+	 */
 	if (f->alloc_flags & STACK_MODULE && block_outlives_backward(c, f) &&
 	    block_is_of_unused_graph(c, f))
 		return CATEGORY_ACTIVATIONS;
@@ -299,8 +300,8 @@ static void find_untrained(const struct block_context *c, struct lifetimes *l)
 }
 
 /*
- * A job that moves its modules to the GPU makes no parameters there. If it died before the model
- * was called, what else a constructor allocated is not known to be of a module: a data set has a
+ * A job that moves its modules to the GPU allocates no parameters there. If it failed before the
+ * model was called, other blocks of constructors are not known to be of a module: a data set has a
  * constructor too.
  */
 static void find_constructed(const struct block_context *c, struct lifetimes *l)

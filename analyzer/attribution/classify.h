@@ -11,8 +11,8 @@
 /* Sets the category of each lifetime. `in->end_ns` is the last time for which frees are known. */
 void classify(struct lifetimes *l, const struct block_setting *in);
 
-/* The same, and the category of `others`, which are not live at the moment of `l`: what a
- * comparison shows of `l` holds for them too. */
+/* The same, and the category of `others`, which are not live at the moment of `l`: the facts that
+ * a comparison of the blocks of `l` shows hold for them too. */
 void classify_beside(struct lifetimes *l, struct lifetimes *others, const struct block_setting *in);
 
 #endif

@@ -142,8 +142,8 @@ static int is_evaluation(const struct calls *c)
 		(c->freed > c->left / 2 && !leads(c) && !c->trains));
 }
 
-/* Such calls of the model leave no blocks for a backward pass, or blocks that none uses, while the
- * calls from another line do. */
+/* Do such calls of the model leave no blocks for a backward pass, or blocks that none uses, while
+ * the calls from another line do? */
 void evaluation_find(struct spans *spans)
 {
 	struct lines l = { .list = spans->list, .count = spans->count };

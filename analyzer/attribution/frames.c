@@ -77,8 +77,8 @@ struct frame_info {
 
 #define STACK_OF_OPTIMIZER (STACK_OPTIMIZER | STACK_CLIPPING | STACK_ZERO_GRAD)
 
-/* The ranks of a job have the same frames: what one was found to match is kept for the next trace,
- * up to a limit. */
+/* The ranks of a job have the same frames: the matches of a frame are kept for the next trace, up
+ * to a limit. */
 #define MAX_KNOWN 65536
 #define MAX_KNOWN_TEXT 1024
 
@@ -117,8 +117,8 @@ static const struct file_rows *rows_of_file(const struct frame_reader *r, uint32
 	return f;
 }
 
-/* Does a function match a row? A bare name, "forward" of Linear.forward, does not tell the class of
- * a method: the row has to name the file that has it, or any class. */
+/* Does a function match a row? A bare name ("forward" instead of "Linear.forward") does not show
+ * the class of a method: the row has to name the file that defines it, or any class. */
 static int is_function_of(struct str function, const struct row *r, int bare)
 {
 	const char *method = bare ? strrchr(r->function, '.') : NULL;
@@ -195,8 +195,8 @@ static struct frame_info find_frame(const struct frame_reader *r, const struct m
 	return k->info;
 }
 
-/* The stack enters a closure. It is the job's own code, and Optimizer.step() only calls it: the
- * frames around it say nothing of what it does. LBFGS calls it under no_grad(), and switches the
+/* The stack enters a closure, which is the job's own code. Optimizer.step() only calls it, so the
+ * frames around it show nothing of its activity. LBFGS calls it under no_grad(), and switches the
  * gradients on again. */
 static void enter_closure(struct stack_info *info, enum block_hint *hint)
 {

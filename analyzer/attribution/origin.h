@@ -1,7 +1,7 @@
 /*
- * An origin: the place in a forward pass to which a block of the backward pass belongs. Where
- * several places are possible, it is what their stacks have in common: the outermost frames, and of
- * the next frame the function with the lines between which the place lies.
+ * An origin: the place in a forward pass to which a block of the backward pass belongs. If several
+ * places are possible, it is the common part of their stacks: the outermost frames, and of the
+ * next frame the function with the lines between which the place lies.
  */
 #ifndef MEMTRACE_ORIGIN_H
 #define MEMTRACE_ORIGIN_H

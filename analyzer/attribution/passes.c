@@ -30,7 +30,7 @@ static int by_time(const void *a, const void *b)
 	return ORDER(x->time_ns, y->time_ns);
 }
 
-/* Everything but what stays from step to step. */
+/* All categories but those that stay from step to step. */
 static int is_of_pass(const struct lifetime *l, const struct tables *t)
 {
 	return tables_stack_flags(t, l->alloc.stack) & STACK_FRAMES &&
@@ -138,9 +138,9 @@ struct rounds {
 };
 
 /*
- * Does a block begin another pass? The code outside of the model repeats itself; or the model does
- * what it did first. That may also be the first layer of several: then no other code has run more
- * often since.
+ * Does a block begin another pass? It does if the code outside of the model repeats itself, or if
+ * the model repeats its first block. The latter may also be the first layer of several: then no
+ * other code has run more often since.
  */
 static int begins(const struct pass *p, uint32_t number, const struct rounds *seen,
 		  const struct made *before, const struct made *now, const struct tables *t)
@@ -152,8 +152,8 @@ static int begins(const struct pass *p, uint32_t number, const struct rounds *se
 		(!now->bytes || now->bytes >= seen->size / MAX_SHORTER));
 }
 
-/* Joins what no module is called in with the pass before, whose results it works on: a loss of one
- * image after another. A model without modules has passes all the same. */
+/* Joins a pass without calls of modules with the pass before, on whose results it works: a loss of
+ * one image after another, for example. If the model has no modules at all, they stay passes. */
 static size_t join(struct pass *all, size_t count)
 {
 	size_t kept = 0;
@@ -270,8 +270,8 @@ static int may_be_left(const struct lifetime *l, const struct tables *t)
 		 tables_stack_is_own_code(t, l->alloc.stack)));
 }
 
-/* Adds the blocks of one stack, in the order of time. What the job's own code made once is data;
- * what it makes again and again should have been freed. */
+/* Adds the blocks of one stack, in the order of time. Blocks that the job's own code allocated
+ * once are data; blocks that it allocates again and again should have been freed. */
 static void add_left(struct left_blocks *left, const struct spans *spans, const struct tables *t,
 		     const struct lifetime *const *list, size_t count, uint32_t now)
 {
@@ -436,7 +436,7 @@ struct live_passes passes_live(const struct lifetimes *l, const struct spans *sp
 	free(all);
 	free(list);
 	find_left(&live.left, l, spans, t, now ? now->step : 0);
-	/* The call that leaves its blocks in each step has made those of this step. */
+	/* The stack that leaves blocks in each step also allocated those of this step. */
 	if (live.again && now && has_left(l, spans, t, live.first_stack, now->step) &&
 	    !has_left(l, spans, t, live.again_stack, now->step)) {
 		live.left.now = bytes_add(live.left.now, live.again);

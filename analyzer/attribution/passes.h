@@ -18,10 +18,10 @@
 struct left_blocks {
 	bytes bytes, most; /* most: of one stack, `stack` */
 	bytes now; /* of this step, from such lines of the job's own code or calls of the model */
-	bytes behind; /* the part of `now` that the step before has left behind its end, where the
-			 next step begins to count */
+	bytes behind; /* the part of `now` that was allocated between the end of the step before
+			 and the begin of this one */
 	uint32_t blocks, stack;
-	uint32_t steps; /* in which a stack made some, this one counted in: the most */
+	uint32_t steps; /* the most in which one stack allocated such blocks, this step included */
 };
 
 struct live_passes {

@@ -78,7 +78,7 @@ static uint32_t set_of(struct sets *s, uint32_t caller)
 
 /*
  * Turns after which the same line steps the optimizer are of one class, and so are turns whose
- * forward pass begins on the same line. If the optimizer calls the model, its own line tells
+ * forward pass begins on the same line. If the optimizer calls the model, its own line shows
  * nothing: it calls the model from one line first, from others later.
  */
 static void find_classes(struct turns *t)

@@ -1,5 +1,7 @@
 #include "attribution/spans.h"
 
+#include "util/order.h"
+
 #include <stdlib.h>
 
 void spans_release(struct spans *s)
@@ -13,8 +15,8 @@ static int is_closed(const struct spans *s, const struct span *now)
 	return now->activity == ACTIVITY_MAIN && now->allocs && !s->own_count;
 }
 
-/* Joins the last span with the one before if the job's own code freed what it allocated in each of
- * them. Their number then does not grow with that of the job's temporaries. */
+/* Joins the last span with the one before if the job's own code freed in each of them all that it
+ * allocated there. The number of spans then does not grow with that of the job's temporaries. */
 static void join_closed(struct spans *s)
 {
 	struct span *now = &s->list[s->count - 1], *to = now - 1;
@@ -85,15 +87,7 @@ struct span *spans_begin(struct spans *s, uint64_t time_ns, enum activity a, uin
 
 const struct span *spans_at(const struct spans *s, uint64_t time_ns)
 {
-	size_t low = 0, high = s->count;
+	size_t count = COUNT_UNTIL(s->list, s->count, start_ns, time_ns);
 
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (s->list[middle].start_ns <= time_ns)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low ? &s->list[low - 1] : NULL;
+	return count ? &s->list[count - 1] : NULL;
 }

@@ -135,7 +135,7 @@ void stack_add_inner(const struct tables *t, uint32_t stack, struct buf *b)
 		add_short_frame(t, tables_frame(t, p->frames[0]), " ", b);
 }
 
-/* The class of a forward() method. A bare name does not tell it: the file's name stands for it. */
+/* The class of a forward() method. If the name is bare, the name of the file is used instead. */
 static struct str class_of(const struct tables *t, const struct mt_frame *f)
 {
 	struct str name = tables_string(t, f->function),

@@ -48,7 +48,7 @@ static int is_another(const struct numbering *n, size_t i, int forward)
 	return activity_is_backward(n->list[i].activity) && forward;
 }
 
-/* Is the model called with weights that the job's own code has made, and steps itself? */
+/* Is the model called with weights that the job's own code allocated and updates itself? */
 static int is_inner(const struct numbering *n, const struct span *s)
 {
 	return activity_is_forward(s->activity) &&

@@ -292,8 +292,7 @@ static const struct opt rows[] = {
 	{ "file", 0, OPT_TEXT, &given.file, "FILE",
 	  "the history (~/.local/share/memtrace/history.sqlite)", 0, 0 },
 	{ "job", 0, OPT_TEXT, &given.job, "NAME",
-	  "add: the name of the job that the runs are of; else only this job's runs are there", 0,
-	  0 },
+	  "add: the name of the runs' job; otherwise only the runs of this job count", 0, 0 },
 	{ "days", 0, OPT_COUNT, &given.days, "N",
 	  "trend: compare the newest N days with the N before (7)", 1, 36500 },
 	RUN_OPTION(&given.run),
@@ -317,7 +316,7 @@ const struct command cmd_history = {
 	.name = "history",
 	.summary = "store runs, and compare them with earlier runs and with the estimate",
 	.usage = "[OPTIONS] add TRACE|RECORDS... | list | show RUN | compare RUN RUN | trend",
-	.about = "Stores what runs needed, in one SQLite file.\n"
+	.about = "Stores the memory that runs needed, in one SQLite file.\n"
 		 "RUN is a number of the list, or a run's id (its latest restart).",
 	.options = { .rows = rows, .count = ARRAY_SIZE(rows) },
 	.words = "add|list|show|compare|trend",

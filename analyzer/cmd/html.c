@@ -257,8 +257,8 @@ const struct command cmd_html = {
 	.about =
 		"Writes one HTML file with the report and every event of the traces. It needs no network.\n"
 		"TRACE is a file, or a directory of traces (its latest run), or a file of records (memtrace summarize),\n"
-		"whose page has no events. Of two arguments that are two jobs the\n"
-		"page shows both, and what changed from A to B; A and B are as of `memtrace diff`.",
+		"whose page has no events. If two arguments are two jobs, the page\n"
+		"shows both, and the changes from A to B; A and B are as in `memtrace diff`.",
 	.options = { .rows = rows, .count = ARRAY_SIZE(rows) },
 	.run = run,
 };

@@ -18,9 +18,9 @@
 static int install, uninstall, user;
 static const char *prefix, *name = "memtrace", *python = "python3";
 static const struct opt rows[] = {
-	{ "install", 0, OPT_FLAG, &install, NULL, "make the kernel, or make it again", 0, 0 },
+	{ "install", 0, OPT_FLAG, &install, NULL, "install the kernel, or replace it", 0, 0 },
 	{ "uninstall", 0, OPT_FLAG, &uninstall, NULL, "remove the kernel", 0, 0 },
-	{ "user", 0, OPT_FLAG, &user, NULL, "for this user alone; so it is without --prefix", 0,
+	{ "user", 0, OPT_FLAG, &user, NULL, "for this user alone (the default without --prefix)", 0,
 	  0 },
 	{ "prefix", 0, OPT_TEXT, &prefix, "DIR",
 	  "in DIR/share/jupyter: of a virtual environment, or /usr/local", 0, 0 },
@@ -41,7 +41,7 @@ static int add_kernels(struct buf *path, struct err *e)
 	else if (home && *home)
 		buf_addf(path, "%s/.local/share/jupyter/kernels", home);
 	else
-		return err_set(e, "HOME is not set: say where with --prefix");
+		return err_set(e, "HOME is not set: give --prefix");
 	return 0;
 }
 
@@ -189,7 +189,7 @@ const struct command cmd_jupyter = {
 	.summary = "install a Jupyter kernel that records notebooks",
 	.usage = "--install | --uninstall [OPTIONS]",
 	.about =
-		"Makes a kernel of Jupyter that is Python under the recorder: each notebook writes a trace,\n"
+		"Installs a kernel of Jupyter that runs Python with the recorder: each notebook writes a trace,\n"
 		"and each of its cells is a phase of it.",
 	.options = { .rows = rows, .count = ARRAY_SIZE(rows) },
 	.words = "",

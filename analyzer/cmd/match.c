@@ -181,7 +181,7 @@ static const struct opt rows[] = {
 	  0 },
 	HOW_OPTIONS(&given.how, &given.python),
 	{ "tolerance", 0, OPT_TEXT, &given.tolerance, "X",
-	  "allowed error of the estimate, as a share of what was observed (" TOLERANCE ")", 0, 0 },
+	  "allowed error of the estimate, as a share of the observed peak (" TOLERANCE ")", 0, 0 },
 	{ "component-tolerance", 0, OPT_LIST, &given.component_tolerances, "[NAME=]X",
 	  "allowed error of each component, or of one; may be repeated", 0, 0 },
 	{ "what-if", 0, OPT_TEXT, &given.what_if, "K=V,...",

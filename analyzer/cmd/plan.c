@@ -85,7 +85,7 @@ static int ask(struct plan *p, const struct options *o, struct config *c, struct
 	int status;
 
 	if (!o->gpus)
-		return err_set(e, "plan needs --gpus N: how many GPUs there are");
+		return err_set(e, "plan needs --gpus N, the number of GPUs");
 	p->gpus = o->gpus;
 	p->margin = o->margin;
 	p->order = (enum plan_order)o->order;

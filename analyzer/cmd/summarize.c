@@ -92,7 +92,7 @@ const struct command cmd_summarize = {
 	.summary = "write one line of JSON for each rank, for many ranks",
 	.usage = "[OPTIONS] TRACE... | --merge [RECORDS...]",
 	.about =
-		"Writes what report says about each device of each process as one line of JSON of at most 64 KiB.\n"
+		"Writes the report on each device of each process as one line of JSON of at most 64 KiB.\n"
 		"TRACE is a file, or a directory of traces (all its runs). With --merge, RECORDS are files of such lines\n"
 		"(without any: standard input). report, html, history and the queries of\n"
 		"examples/fleet read them.",

@@ -187,7 +187,7 @@ const struct command cmd_top = {
 	.summary = "show the memory of running jobs",
 	.usage = "[OPTIONS] [DIR]",
 	.about = "Shows the traced processes of a directory while they run: the memory of each,\n"
-		 "its growth, and who does not run any more. h shows the keys. Without DIR, it is\n"
+		 "its growth, and which of them ended. h shows the keys. Without DIR, it is\n"
 		 "MEMTRACE_DIR, or if that is not set the newest of memtrace and memtrace-* here.",
 	.options = { .rows = rows, .count = ARRAY_SIZE(rows) },
 	.run = run,

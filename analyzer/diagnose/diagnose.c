@@ -14,7 +14,7 @@ enum tier { TIER_WRONG, TIER_NEEDLESS, TIER_PIECES, TIER_PEAK, TIER_STATE, TIER_
 enum rule_confidence { CONFIDENCE_HIGH, CONFIDENCE_MEDIUM, CONFIDENCE_LOW };
 
 #define NO_NUMBER SAVING_UNKNOWN
-/* What the bytes of a remedy say; without a failure, the whole need is in the trace. */
+/* The meaning of the bytes of a remedy. If nothing failed, the trace has the whole need. */
 #define AT_LEAST(n) bound_if(m->failed, n, SAVING_AT_LEAST)
 #define AT_LEAST_IF(is, n) bound_if(m->failed && (is), n, SAVING_AT_LEAST)
 #define AT_FAILURE(n) bound_if(m->failed, n, SAVING_AT_FAILURE)
@@ -45,7 +45,7 @@ static struct saved about(bytes n)
 	return (struct saved){ n, SAVING_ABOUT };
 }
 
-/* What is there beside the steps, `n`, makes the peak higher than theirs, and may still grow. */
+/* Memory beside the steps, `n`, makes the peak higher than theirs, and may still grow. */
 static struct saved beyond_steps(const struct metrics *m, bytes n)
 {
 	if (!m->failed || m->step < 2 || !m->size_growth)
@@ -203,8 +203,8 @@ void diagnose_fill(struct buf *out, const char *format, const struct metrics *m,
 	}
 }
 
-/* Do the bytes of the cause cover what the request lacked, or what this step needs more than those
- * before it, which had room? */
+/* Do the bytes of the cause cover the bytes that the request lacked, or the growth of this step
+ * over those before it, which had room? */
 static int is_enough(const struct metrics *m, bytes weight)
 {
 	return m->failed && (weight >= m->short_by || m->by_library ||
@@ -265,8 +265,8 @@ static enum rule_confidence measured_confidence(enum rule rule)
 	return c;
 }
 
-/* The confidence of the rule; lower if the cause hardly covers what the request lacked, or is
- * small. */
+/* The confidence of the rule; it is lower if the cause hardly covers the bytes that the request
+ * lacked, or is small. */
 static const char *confidence_of(const struct metrics *m, enum rule rule, bytes weight)
 {
 	static const char *const names[] = { "high", "medium", "low" };
@@ -305,7 +305,7 @@ static const char *confidence_of(const struct metrics *m, enum rule rule, bytes 
 		c++;
 	if (rule == RULE_LOSSES_SUMMED && EVALUATES)
 		c++;
-	/* Only the backward pass tells whether it needs both calls. */
+	/* Only the backward pass shows whether it needs both calls. */
 	if (rule == RULE_EARLIER_CALL)
 		c = CONFIDENCE_LOW;
 	return names[c > CONFIDENCE_LOW ? CONFIDENCE_LOW : c];
@@ -319,7 +319,7 @@ static const char *confidence_of(const struct metrics *m, enum rule rule, bytes 
  */
 static enum tier tier_of(const struct metrics *m, enum rule rule, bytes weight)
 {
-	/* Without a proof of inference, what else explains the peak comes first. */
+	/* Without a proof of inference, other explanations of the peak come first. */
 	if (rule == RULE_INFERENCE_GRAPH && !m->inference)
 		return TIER_DEFAULT;
 	/* A second training loop looks the same until its first backward pass. */
@@ -347,7 +347,7 @@ static enum tier tier_of(const struct metrics *m, enum rule rule, bytes weight)
 	return TIER_DEFAULT;
 }
 
-/* The stack that made what the rule is about; NULL if the rule is not about one. */
+/* The stack that allocated the blocks that the rule is about; NULL if there is none. */
 static const char *label_of(const struct rank *r, enum rule rule)
 {
 	switch (rule) {

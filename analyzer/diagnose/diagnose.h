@@ -23,7 +23,7 @@ struct evidence {
 	int64_t value;
 };
 
-/* What the bytes of a saving say of what a whole step would need less. */
+/* The meaning of the bytes of a saving: how they bound the reduction of a whole step's need. */
 enum saving_bound {
 	SAVING_ABOUT,
 	SAVING_AT_LEAST,

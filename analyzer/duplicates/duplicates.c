@@ -10,9 +10,10 @@
 #include <stdlib.h>
 
 #define ADAM_STATES 2 /* of each parameter */
-#define MIN_COPIED 48 /* percent: what a copy of all parameters is of both, about a half */
-#define MIN_TWIN \
-	40 /* percent: what a second model is of both; it may lack a head that the first has */
+#define MIN_COPIED 48 /* percent of both: a copy of all parameters, about a half */
+#define MIN_TWIN                                                                        \
+	40 /* percent of both: a second model, which may lack a head that the first has \
+	    */
 #define MIN_REPEATED 8 /* parameters, in the order of a model before: fewer may be chance */
 #define MAX_REPEATED 4096
 #define MIN_SET 4 /* fewer tensors that a line made in a step may be for that step */
@@ -101,7 +102,7 @@ static void find_copies(struct duplicates *d, const struct trained *n, const str
 		const struct mt_record *r = &held[i]->alloc;
 		struct size_count *left = size_counts_at(&met, r->bytes);
 		uint64_t trained = trained_of(n, r->bytes);
-		/* A copy in fp32 of what is trained in 16 bits. */
+		/* A copy in fp32 of parameters that are trained in 16 bits. */
 		int is_wider = !trained && held[i]->category != CATEGORY_PARAMETERS &&
 			       trained_of(n, r->bytes / 2);
 
@@ -251,9 +252,9 @@ static int is_behind_optimizer(const struct spans *spans, const struct span *now
 		activity_before(spans, now) == ACTIVITY_OPTIMIZER);
 }
 
-/* May a set of `blocks` tensors be data, the first of which was made in the span `s`? What the
- * forward pass of the step that runs has made is needed until the optimizer's step; so is a tensor
- * or two that any code of that step has made. */
+/* May a set of `blocks` tensors be data, the first of which was allocated in the span `s`? Tensors
+ * of the current step's forward pass are needed until the optimizer's step; so are one or two
+ * tensors of any code of that step. */
 static int may_be_data(const struct spans *spans, const struct span *s, uint32_t blocks,
 		       const struct span *now)
 {
@@ -338,8 +339,8 @@ static void find_data(struct duplicates *d, const struct trained *n, const struc
 }
 
 /* Is it a time between a backward pass and the optimizer's step? An optimizer that has allocated
- * nothing until then, as SGD, may have run already, if this is not the first step; what the newest
- * step makes behind its backward pass is counted. */
+ * nothing until then, as SGD, may have run already, if this is not the first step. Blocks that the
+ * newest step allocates after its backward pass count. */
 static int is_before_optimizer(const struct spans *spans, uint64_t time_ns, int has_optimizer,
 			       uint32_t now)
 {
@@ -367,7 +368,7 @@ static int is_gradient_size(const struct trained *n, bytes size, bytes gradients
 	       size_counts_find(&n->states, size) || is_all_gradients(size, gradients);
 }
 
-/* Has the job called a model with weights that its own code has made? */
+/* Did the job call a model with weights that its own code allocated? */
 static int calls_with_own_weights(const struct spans *spans, const struct tables *t,
 				  const struct span *now)
 {
@@ -424,8 +425,8 @@ static void find_gradient_copies(struct duplicates *d, const struct trained *n,
 		d->gradient_copies = bytes_add(d->gradient_copies, request->bytes);
 }
 
-/* Has the job's own code asked, after an optimizer's step and before the next forward pass, for
- * what is no copy of a parameter? */
+/* Did the job's own code request, after an optimizer's step and before the next forward pass,
+ * memory that is no copy of a parameter? */
 static int is_own_request(const struct trained *n, const struct spans *spans,
 			  const struct tables *t, const struct failed_request *request,
 			  const struct span *now)

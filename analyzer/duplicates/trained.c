@@ -34,8 +34,8 @@ static uint64_t states_each(const struct trained *n)
 										      : least;
 }
 
-/* The bytes of gradients of one parameter each: a bucket of DDP, which has those of several, tells
- * nothing of their number. */
+/* The bytes of gradients of one parameter each. A bucket of DDP has those of several, and does not
+ * show their number. */
 static bytes single_gradients(const struct trained *n)
 {
 	bytes sum = 0;

@@ -97,7 +97,7 @@ struct untied untied_live(const struct lifetimes *l, const struct spans *spans,
 	if (others || !n.copies || !n.parameters || n.copies > n.parameters)
 		return (struct untied){ 0 };
 	weights = n.parameters + n.copies;
-	/* Before the first backward pass is over, nothing shows what is trained. */
+	/* Before the first backward pass is over, nothing shows which parameters are trained. */
 	if (has_trained
 		    ? n.gradients < weights && parameters_with_states(l, t, found.block) < weights
 		    : n.maybe_data > 0)

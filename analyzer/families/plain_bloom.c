@@ -86,19 +86,11 @@ static tensor block(struct machine *m, void *context, tensor input)
 	return out;
 }
 
-static void release(struct machine *m, void *model)
-{
-	struct plain *g = model;
-
-	tensor_unref(m, &g->alibi);
-	tensor_unref(m, &g->mask);
-}
-
 static tensor forward(struct machine *m, void *model, tensor *logits)
 {
 	struct plain *g = model;
 	const struct hparams *s = g->s;
-	tensor tokens, slopes, x, loss;
+	tensor tokens, slopes, x;
 
 	m->current_term = TERM_EMBEDDED;
 	tokens = embedding(m, g->loop.tokens, g->tokens, s->hidden);
@@ -112,13 +104,9 @@ static tensor forward(struct machine *m, void *model, tensor *logits)
 	tensor_unref(m, &tokens);
 	tensor_unref(m, &slopes);
 	if (s->recompute != RECOMPUTE_FULL)
-		release(m, g);
+		plain_release(m, g);
 	tensor_unref(m, &g->held);
-	m->current_term = TERM_LOGITS;
-	*logits = linear(m, x, g->head, NULL);
-	loss = causal_loss(m, s, *logits, g->loop.tokens);
-	tensor_unref(m, &x);
-	return loss;
+	return plain_output(m, g, x, logits);
 }
 
 static void make(struct machine *m, struct plain *g)
@@ -155,4 +143,4 @@ static void check(const struct hparams *s, struct inputs *in)
 		input_reject(in, CONFIG_position_embedding_type, "none with BLOOM");
 }
 
-const struct plain_code plain_bloom = { make, forward, release, check, 1, 0 };
+const struct plain_code plain_bloom = { make, forward, plain_release, check, 1, 0 };

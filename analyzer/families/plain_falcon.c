@@ -161,21 +161,11 @@ static tensor block(struct machine *m, void *context, tensor input)
 	return out;
 }
 
-static void release(struct machine *m, void *model)
-{
-	struct plain *g = model;
-
-	tensor_unref(m, &g->places);
-	tensor_unref(m, &g->mask);
-	tensor_unref(m, &g->cos);
-	tensor_unref(m, &g->sin);
-}
-
 static tensor forward(struct machine *m, void *model, tensor *logits)
 {
 	struct plain *g = model;
 	const struct hparams *s = g->s;
-	tensor tokens, x, loss;
+	tensor tokens, x;
 
 	m->current_term = TERM_EMBEDDED;
 	tokens = embedding(m, g->loop.tokens, g->tokens, s->hidden);
@@ -187,13 +177,9 @@ static tensor forward(struct machine *m, void *model, tensor *logits)
 	tensor_assign(m, &x, plain_normed(m, g, &g->last, x));
 	tensor_unref(m, &tokens);
 	if (s->recompute != RECOMPUTE_FULL)
-		release(m, g);
+		plain_release(m, g);
 	tensor_unref(m, &g->held);
-	m->current_term = TERM_LOGITS;
-	*logits = linear(m, x, g->head, NULL);
-	loss = causal_loss(m, s, *logits, g->loop.tokens);
-	tensor_unref(m, &x);
-	return loss;
+	return plain_output(m, g, x, logits);
 }
 
 /* FalconLinear without a bias */
@@ -247,4 +233,4 @@ static void check(const struct hparams *s, struct inputs *in)
 		input_reject(in, CONFIG_norms_per_layer, "1 or 2 with Falcon");
 }
 
-const struct plain_code plain_falcon = { make, forward, release, check, 0, 1 };
+const struct plain_code plain_falcon = { make, forward, plain_release, check, 0, 1 };

@@ -110,18 +110,10 @@ static tensor embedded(struct machine *m, struct plain *g, tensor *tokens, tenso
 	return x;
 }
 
-static void release(struct machine *m, void *model)
-{
-	struct plain *g = model;
-
-	tensor_unref(m, &g->mask);
-	tensor_unref(m, &g->places);
-}
-
 static tensor forward(struct machine *m, void *model, tensor *logits)
 {
 	struct plain *g = model;
-	tensor tokens, positions, x, loss;
+	tensor tokens, positions, x;
 
 	x = embedded(m, g, &tokens, &positions);
 	x = plain_layers(m, g, block, x);
@@ -133,11 +125,7 @@ static tensor forward(struct machine *m, void *model, tensor *logits)
 	tensor_unref(m, &positions);
 	if (g->s->recompute != RECOMPUTE_FULL)
 		tensor_unref(m, &g->mask);
-	m->current_term = TERM_LOGITS;
-	*logits = linear(m, x, g->head, NULL);
-	loss = causal_loss(m, g->s, *logits, g->loop.tokens);
-	tensor_unref(m, &x);
-	return loss;
+	return plain_output(m, g, x, logits);
 }
 
 /* Conv1D's weight has a row for each input. */
@@ -182,4 +170,4 @@ static void check(const struct hparams *s, struct inputs *in)
 		input_reject(in, CONFIG_position_embedding_type, "learned_absolute with GPT-2");
 }
 
-const struct plain_code plain_gpt = { make, forward, release, check, 0, 0 };
+const struct plain_code plain_gpt = { make, forward, plain_release, check, 0, 0 };

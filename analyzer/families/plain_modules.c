@@ -163,6 +163,28 @@ tensor plain_layers(struct machine *m, struct plain *g,
 	return x;
 }
 
+void plain_release(struct machine *m, void *model)
+{
+	struct plain *g = model;
+
+	tensor_unref(m, &g->places);
+	tensor_unref(m, &g->mask);
+	tensor_unref(m, &g->cos);
+	tensor_unref(m, &g->sin);
+	tensor_unref(m, &g->alibi);
+}
+
+tensor plain_output(struct machine *m, struct plain *g, tensor x, tensor *logits)
+{
+	tensor loss;
+
+	m->current_term = TERM_LOGITS;
+	*logits = linear(m, x, g->head, NULL);
+	loss = causal_loss(m, g->s, *logits, g->loop.tokens);
+	tensor_unref(m, &x);
+	return loss;
+}
+
 void plain_give(struct machine *m, struct plain *g, tensor t)
 {
 	if (m->replaying)

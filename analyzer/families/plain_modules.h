@@ -45,5 +45,9 @@ void plain_give(struct machine *m, struct plain *g, tensor t);
  * until the next one returns. */
 tensor plain_layers(struct machine *m, struct plain *g,
 		    tensor (*block)(struct machine *m, void *context, tensor input), tensor x);
+/* Releases the tensors that all layers share: struct plain_code's release(). */
+void plain_release(struct machine *m, void *model);
+/* The logits of the head, and the loss of predicting tokens; x is taken. */
+tensor plain_output(struct machine *m, struct plain *g, tensor x, tensor *logits);
 
 #endif

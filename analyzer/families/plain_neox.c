@@ -133,21 +133,11 @@ static tensor block(struct machine *m, void *context, tensor input)
 	return out;
 }
 
-static void release(struct machine *m, void *model)
-{
-	struct plain *g = model;
-
-	tensor_unref(m, &g->places);
-	tensor_unref(m, &g->mask);
-	tensor_unref(m, &g->cos);
-	tensor_unref(m, &g->sin);
-}
-
 static tensor forward(struct machine *m, void *model, tensor *logits)
 {
 	struct plain *g = model;
 	const struct hparams *s = g->s;
-	tensor tokens, x, loss;
+	tensor tokens, x;
 
 	m->current_term = TERM_EMBEDDED;
 	tokens = embedding(m, g->loop.tokens, g->tokens, s->hidden);
@@ -161,12 +151,8 @@ static tensor forward(struct machine *m, void *model, tensor *logits)
 	tensor_assign(m, &x, plain_normed(m, g, &g->last, x));
 	tensor_unref(m, &tokens);
 	if (s->recompute != RECOMPUTE_FULL)
-		release(m, g);
-	m->current_term = TERM_LOGITS;
-	*logits = linear(m, x, g->head, NULL);
-	loss = causal_loss(m, s, *logits, g->loop.tokens);
-	tensor_unref(m, &x);
-	return loss;
+		plain_release(m, g);
+	return plain_output(m, g, x, logits);
 }
 
 static void make_layer(struct machine *m, struct plain *g, struct plain_layer *l)
@@ -205,4 +191,4 @@ static void check(const struct hparams *s, struct inputs *in)
 		input_reject(in, CONFIG_position_embedding_type, "rope with GPT-NeoX");
 }
 
-const struct plain_code plain_neox = { make, forward, release, check, 0, 0 };
+const struct plain_code plain_neox = { make, forward, plain_release, check, 0, 0 };

@@ -93,8 +93,8 @@ static int make_tables(const struct run_store *h, int64_t version, struct err *e
 
 static int no_history(const struct run_store *h, const char *why, struct err *e)
 {
-	return err_set(e, "there is no history in %s (%s): memtrace history add makes it", h->path,
-		       why);
+	return err_set(e, "there is no history in %s (%s): memtrace history add creates it",
+		       h->path, why);
 }
 
 /* Is the file a history that this memtrace can read? Makes the tables that it lacks, unless it must

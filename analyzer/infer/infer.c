@@ -331,13 +331,11 @@ int infer(struct inferred_config *i, struct config *c, const struct observed_ran
 	if (!found)
 		return err_set(
 			e,
-			"the configuration cannot be inferred: num_layers cannot be told, "
-			"nothing is repeated among the parameters' blocks; declare it with --config or --set");
+			"cannot infer num_layers: no sizes repeat among the parameters' blocks. Give the configuration with --config or --set");
 	if (best.gap < 0)
 		return err_set(
 			e,
-			"the configuration cannot be inferred: hidden_size cannot be told, what "
-			"is repeated %zu times is not the layer of a decoder that is known; declare it with --config or --set",
+			"cannot infer hidden_size: parameters repeat %zu times, but not like a known decoder layer. Give the configuration with --config or --set",
 			found);
 	choose_again(&best, c, &j);
 	infer_values(i, c, &j, &best);

@@ -1,5 +1,7 @@
 #include "inference/history.h"
 
+#include "util/order.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -97,17 +99,9 @@ void history_take(struct history *h, const struct mt_record *block)
 
 bytes history_clock(const struct history *h, uint64_t time_ns)
 {
-	size_t low = 0, high = h->mark_count;
+	size_t count = COUNT_UNTIL(h->marks, h->mark_count, time_ns, time_ns);
 
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (h->marks[middle].time_ns <= time_ns)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low ? h->marks[low - 1].clock : 0;
+	return count ? h->marks[count - 1].clock : 0;
 }
 
 bytes history_step(const struct history *h)

@@ -16,8 +16,8 @@
 #define MIN_STACKS 3      /* of the model, that show whether it keeps a graph */
 #define CACHE_STACKS 4    /* keys, values, and their scales if they are quantised */
 #define MIN_GRAPH 16      /* blocks of a graph: fewer may be results */
-#define MIN_BIRTHS 32     /* blocks of the model, before it shows what it keeps */
-#define MAX_LEFT 50       /* under no_grad, less than this part of what was made is live */
+#define MIN_BIRTHS 32     /* blocks of the model; fewer show nothing */
+#define MAX_LEFT 50       /* under no_grad, at most the 50th part of the allocated bytes is live */
 #define DROPPED 2 /* graphs without a backward pass: one may be a trial before the training */
 
 struct block {
@@ -86,9 +86,10 @@ static int is_all_evaluation(const struct spans *spans)
 }
 
 /*
- * Does the model free what it makes? Only for a backward pass, a forward pass keeps what its layers
- * made: 9 % and more of it, where without gradients 0.3 % were left (metrics_need.c). The cache and
- * the stack with the most bytes, which may be results, do not count.
+ * Does the model free its blocks? A forward pass keeps the outputs of its layers only if a
+ * backward pass follows: 9 % and more of its bytes, against 0.3 % without gradients
+ * (metrics_need.c). The cache and the stack with the most bytes, which may be results, do not
+ * count.
  */
 static int frees_all(const struct lifetimes *l, const struct history *h, const struct tables *t)
 {

@@ -21,10 +21,11 @@ struct metrics {
 #define METRIC(id, unit, meaning) int64_t id;
 #include "metrics/metrics.def"
 #undef METRIC
-	/* What cannot be a number: frameworks on the stacks, a bit each of enum stack_tag. */
+	/* The one metric that is not a number: the frameworks on the stacks, a bit each of enum
+	 * stack_tag. */
 	uint64_t tags;
-	/* The stack of the leak, of what repeats, of the request, or of most of what else its name
-	 * says, for evidence; MT_NO_STACK unknown. */
+	/* Stacks for evidence: of the leak, of the blocks that repeat, of the request, or of most
+	 * of the bytes of the metric of that name; MT_NO_STACK unknown. */
 	uint32_t leak_stack, left_stack, repeat_stack, request_stack, evaluated_stack, huge_stack;
 	uint32_t data_stack;
 	uint32_t setup_stack;

@@ -1,4 +1,4 @@
-/* An attention that no frame calls so is told by its softmax. */
+/* Finds, by its softmax, an attention whose frames do not have that name. */
 #ifndef MEMTRACE_METRICS_ATTENTION_H
 #define MEMTRACE_METRICS_ATTENTION_H
 

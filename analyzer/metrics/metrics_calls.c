@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-/* A line of the model's code, and a stack in which it made blocks. */
+/* A line of the model's code, and a stack in which it allocated blocks. */
 struct line_of_model {
 	uint64_t model;
 	uint32_t stack;
@@ -22,7 +22,7 @@ static int by_model(const void *a, const void *b)
 	return ORDER(x->model, y->model);
 }
 
-/* The lines of the model that made blocks when this stack's caller called it. */
+/* The lines of the model that allocated blocks when this stack's caller called it. */
 static struct lines_of_model lines_of(const struct device_pass *d, const struct tables *t,
 				      uint32_t stack)
 {
@@ -41,8 +41,9 @@ static struct lines_of_model lines_of(const struct device_pass *d, const struct 
 }
 
 /*
- * Of what the earlier call keeps, how much is of lines that the later call has run too? A line
- * whose blocks the later call alone frees before a backward pass runs under no_grad() there.
+ * Did lines that the later call runs too allocate most of the blocks that the earlier call keeps,
+ * and does the later call free its own? A line runs under no_grad() in the later call if that call
+ * alone frees its blocks before a backward pass.
  */
 static int drops_most(const struct device_pass *d, const struct tables *t,
 		      const struct live_passes *p)

@@ -2,7 +2,8 @@
 
 #include "metrics/metrics_sizes.h"
 
-/* Tensors that follow from one another: fewer may be the parts of one that is put together. */
+/* The shortest chain of tensors that follow from one another: fewer of them may be the parts of
+ * one that is put together. */
 #define MIN_CHAIN 3
 
 /* Stacks have numbers in the order in which they first appear. */
@@ -19,7 +20,7 @@ static int is_of_step(const struct block_group *g)
 	       g->category == CATEGORY_INPUTS || g->category == CATEGORY_OTHER;
 }
 
-/* The largest block that the job's own code has made, or asks for. */
+/* The largest block that the job's own code allocated, or requests. */
 static bytes largest_own(const struct tables *t, const struct failure *f,
 			 const struct snapshot *live)
 {
@@ -35,13 +36,13 @@ static bytes largest_own(const struct tables *t, const struct failure *f,
 	return largest;
 }
 
-/* Blocks of several sizes are no set of one. */
+/* Do the blocks of the group have one size, and is it this one? */
 static int is_one_size(const struct block_group *g, bytes size)
 {
 	return is_of_step(g) && g->smallest == g->largest && same_size(g->largest, size);
 }
 
-/* Counts blocks of the size; the job's own code, or the backward pass of that, makes them. */
+/* Counts blocks of the size, if the job's own code or its backward pass allocated them. */
 static void count(struct doubled *n, const struct tables *t, uint32_t stack, uint64_t blocks)
 {
 	int is_own = tables_stack_is_own_code(t, stack);
@@ -53,8 +54,8 @@ static void count(struct doubled *n, const struct tables *t, uint32_t stack, uin
 		n->first = stack;
 }
 
-/* A tensor that the job's own code made before is half as large, and there are fewer of that size:
- * what is put together of two parts leaves as many parts. */
+/* The job doubles a tensor if its own code allocated tensors of half the size before, and fewer of
+ * them: a tensor that is put together of two parts leaves as many parts. */
 void metrics_find_doubled(const struct metrics_pass *p, const struct device_pass *d,
 			  const struct snapshot *live)
 {

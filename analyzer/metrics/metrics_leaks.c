@@ -25,10 +25,11 @@ static int is_same_stack(const struct surviving_block *a, const struct surviving
 }
 
 /*
- * The blocks of this step, `now`, that its peak would not have had without the leak. What follows a
- * step counts as of the next one: the first step has none of it, and this step's is left of the
- * step before. What a hook makes is a copy beside what the model needs; the step that failed would
- * have had as many as each step has, `usual`. All else this step needs itself.
+ * The bytes of this step, `now`, that its peak would not have had without the leak. A block that
+ * is allocated after a step counts as the next step's: the first step has none of them, and this
+ * step has those of the step before. A hook allocates copies beside the blocks that the model
+ * needs: the step that failed would have had as many bytes of them as every step, `usual`. This
+ * step needs all its other blocks itself.
  */
 static bytes beyond_need(const struct tables *t, const struct device_pass *d, uint32_t stack,
 			 int since_first, bytes now, bytes usual)
@@ -43,7 +44,8 @@ static int is_of_autograd(const struct tables *t, const struct surviving_block *
 	return (t->thread_flags[l->thread] & THREAD_AUTOGRAD) != 0;
 }
 
-/* The job's own code made the block, outside of any model, as a buffer of observations does. */
+/* Did the job's own code allocate the block, outside of any model, as a buffer of observations
+ * does? */
 static int is_stored(const struct tables *t, const struct surviving_block *l)
 {
 	return l->stack && !is_of_autograd(t, l) && !tables_stack_info(t, l->stack)->model_hash;
@@ -133,7 +135,7 @@ static void record_growing(struct device_pass *d, const struct surviving_block *
 	m->repeat_stack = l->stack;
 }
 
-/* Does any stack have a model's frames? Without, no stack is known to be outside of a model. */
+/* Does any stack have a model's frames? If none has, no stack is known to be outside of a model. */
 static int knows_a_model(const struct tables *t)
 {
 	for (uint32_t i = 1; i < t->stack_count; i++)

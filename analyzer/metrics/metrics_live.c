@@ -8,12 +8,12 @@
 
 #define MIN_BATCHES 4 /* of a rollout: fewer blocks of a line may be a step's own */
 
-/* Has a stack made no block in any step before? */
+/* Did a stack allocate no block in any step before? */
 static int is_new_stack(const struct device_pass *d, uint32_t stack, size_t count)
 {
 	const struct stack_levels *l = stack < count ? &d->stacks[stack] : NULL;
 
-	/* What a request that failed would have been the first block of has none in this step. */
+	/* The stack of a failed request may have no block in this step. */
 	return l && !l->before && (!l->last_step || l->last_step == d->step + 1);
 }
 
@@ -81,8 +81,8 @@ static int is_candidate(const struct metrics_pass *p, const struct device_pass *
 	       metrics_may_be_huge(d, p->tags[stack], size);
 }
 
-/* The largest block of a layer. What a layer makes of it element by element is as large, and
- * in proportion to the batch like it. */
+/* The largest block of a layer. Its elementwise results are as large, and grow with the batch like
+ * it. */
 static bytes largest_of_layers(const struct metrics_pass *p, const struct snapshot *live)
 {
 	bytes largest = 0;
@@ -95,7 +95,7 @@ static bytes largest_of_layers(const struct metrics_pass *p, const struct snapsh
 	return largest;
 }
 
-/* Has the model made a block that is no larger than the output of its largest layer? */
+/* Did the model allocate a block that is no larger than the output of its largest layer? */
 static int is_in_proportion(const struct metrics_pass *p, uint32_t stack, bytes size, bytes layer)
 {
 	return stack < p->tables->stack_count && p->tags[stack] & TAGGED(MODEL) &&
@@ -124,7 +124,7 @@ void metrics_find_huge(struct device_pass *d, const struct metrics_pass *p,
 			m->huge = g->largest;
 	}
 	d->huge = m->huge;
-	/* What is smaller than a layer's output is in proportion to it. */
+	/* A block that is smaller than a layer's output is in proportion to it. */
 	if (m->huge < linear)
 		return;
 	if (request && request >= m->huge / 4 && !is_in_proportion(p, stack, request, linear)) {
@@ -151,15 +151,16 @@ void metrics_find_huge(struct device_pass *d, const struct metrics_pass *p,
 	}
 }
 
-/* Has the job's own code made the stack's blocks while it evaluates or generates? */
+/* Did the job's own code allocate the stack's blocks while it evaluates or generates? */
 static int is_of_evaluation(const struct metrics_pass *p, uint32_t stack)
 {
 	return stack < p->tables->stack_count && p->tags[stack] & TAGGED(EVALUATE) &&
 	       tables_stack_is_own_code(p->tables, stack);
 }
 
-/* Tensors of one line of the job's own code that ran in this step for the first time: inputs that
- * each step needs had been there before. A step may make large results once, and frees them. */
+/* Finds the tensors of one line of the job's own code that ran in this step for the first time.
+ * They are no inputs that each step needs, which an earlier step would have had. Large results of
+ * one step are freed in it. */
 static void find_new_data(const struct metrics_pass *p, const struct device_pass *d,
 			  const struct snapshot *live)
 {
@@ -188,7 +189,7 @@ static void find_new_data(const struct metrics_pass *p, const struct device_pass
 		m->data && tables_stack_flags(p->tables, m->data_stack) & STACK_NO_GRAD;
 }
 
-/* Is it the job's own code, a constructor too, and nothing that tells a parameter? */
+/* Is it the job's own code, in a constructor or not, without a sign of a parameter? */
 static int is_of_job(const struct tables *t, uint32_t stack)
 {
 	uint32_t flags = tables_stack_flags(t, stack);
@@ -198,8 +199,8 @@ static int is_of_job(const struct tables *t, uint32_t stack)
 	       (hint == HINT_NOTHING || hint == HINT_INPUTS);
 }
 
-/* The line of the job's own code that has made most before the first step. What a constructor has
- * made counts too: it may be a model's or a data set's. */
+/* Finds the line of the job's own code that allocated most bytes before the first step.
+ * Constructors count too: of a model, or of a data set. */
 static void find_of_setup(const struct metrics_pass *p, const struct device_pass *d,
 			  const struct snapshot *live)
 {
@@ -222,8 +223,8 @@ static void find_of_setup(const struct metrics_pass *p, const struct device_pass
 	}
 }
 
-/* What the job's own code has made, or asks for, in a function of evaluation or generation: caches,
- * results and buffers, and no block of the model. */
+/* Adds up the blocks that the job's own code allocated or requests in a function of evaluation or
+ * generation: caches, results and buffers, but no block of the model. */
 static void find_of_evaluation(const struct metrics_pass *p, const struct device_pass *d,
 			       const struct snapshot *live)
 {
@@ -251,8 +252,8 @@ static void find_of_evaluation(const struct metrics_pass *p, const struct device
 		m->evaluated_stack = f->stack;
 }
 
-/* What a head, a linear layer that the job's own code calls, has made of a size out of proportion,
- * and what follows from it, are logits: also when the layer's own output is gone. */
+/* Blocks out of proportion are logits if a head made them, a linear layer that the job's own code
+ * calls, or if they follow from its output, which may be freed. */
 static void find_own_logits(const struct metrics_pass *p, struct device_pass *d,
 			    const struct snapshot *live)
 {
@@ -273,8 +274,8 @@ static void find_own_logits(const struct metrics_pass *p, struct device_pass *d,
 	}
 }
 
-/* Before the first step of training, what a line of the job's own code has made under no_grad() and
- * not freed, as each batch of a rollout does. */
+/* Finds the blocks that a line of the job's own code allocated under no_grad() before the first
+ * step of training and did not free, as each batch of a rollout does. */
 static void find_rollouts(const struct metrics_pass *p, const struct device_pass *d,
 			  const struct snapshot *live)
 {
@@ -298,8 +299,8 @@ static void find_rollouts(const struct metrics_pass *p, const struct device_pass
 	}
 }
 
-/* What the backward pass has of the largest unit of FSDP, in the type of the parameters or of twice
- * its size: the whole gradient, and its copies for the reduction. */
+/* Adds up the blocks of the backward pass for the largest unit of FSDP, in the type of the
+ * parameters or of twice its size: the whole gradient, and its copies for the reduction. */
 static void find_units(const struct metrics_pass *p, const struct device_pass *d,
 		       const struct snapshot *live)
 {
@@ -323,8 +324,8 @@ static void find_units(const struct metrics_pass *p, const struct device_pass *d
 		add(&m->unit_copies, m->requested);
 }
 
-/* What layers keep in this step that ran under activation checkpointing in the steps before: the
- * same layers are on stacks without it, which are new. */
+/* Adds up the blocks that layers keep in this step although they ran under activation
+ * checkpointing in the steps before: without it, they have new stacks. */
 static void find_unchecked(const struct metrics_pass *p, const struct device_pass *d,
 			   const struct snapshot *live)
 {

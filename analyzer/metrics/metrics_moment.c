@@ -318,8 +318,9 @@ static bytes tagged_parameters(const struct moment_pass *s, uint64_t tag)
 	return sum;
 }
 
-/* The categories of the live blocks. What was read from a checkpoint is a parameter for the replay
- * as long as it lives; the rules ask whether it should. */
+/* Adds up the categories of the live blocks. The replay counts a tensor that was read from a
+ * checkpoint among the parameters as long as it is live; the rules decide whether it should be
+ * live. */
 static void record_categories(const struct moment_pass *s)
 {
 	const struct device_pass *d = s->d;
@@ -336,8 +337,8 @@ static void record_categories(const struct moment_pass *s)
 	m->saved_modules = tagged_parameters(s, TAGGED(SAVED_MODULES));
 }
 
-/* DeepSpeed's communication buffers that gather no parameters; gradients that lie in no bucket of
- * DDP's. */
+/* Adds up DeepSpeed's communication buffers that gather no parameters, and gradients that lie in
+ * no bucket of DDP. */
 static void record_buckets(const struct moment_pass *s)
 {
 	const struct snapshot *live = live_at(s->d);
@@ -363,7 +364,8 @@ static void record_buckets(const struct moment_pass *s)
 	}
 }
 
-/* What autograd's threads have made and is no gradient. Recomputed blocks have frames. */
+/* Adds up the blocks that autograd's threads allocated and that are no gradients. Recomputed
+ * blocks have frames. */
 static void record_backward(const struct moment_pass *s)
 {
 	const struct snapshot *live = live_at(s->d);
@@ -382,8 +384,8 @@ static void record_backward(const struct moment_pass *s)
 	}
 }
 
-/* What the device still has for tensors. What PyTorch holds and what lies outside may be of another
- * moment, and add up to more than it has. */
+/* The memory that the device still has for tensors. The bytes of PyTorch and those outside of it
+ * may be of different moments, and add up to more than the device has. */
 static bytes free_bytes(const struct metrics *m)
 {
 	return larger_of(m->device_total - m->outside - m->allocated, 0);

@@ -1,4 +1,4 @@
-/* Names of functions that speak of evaluation, and whether they tell it from training. */
+/* Names of functions that suggest evaluation, and whether training calls these functions too. */
 #ifndef MEMTRACE_METRICS_NAMES_H
 #define MEMTRACE_METRICS_NAMES_H
 
@@ -15,7 +15,7 @@ struct evaluation_names {
 /* Adds the FRAME_EVALUATE functions of a stack. */
 void evaluation_names_add(struct evaluation_names *n, const struct tables *t, uint32_t stack);
 void evaluation_names_join(struct evaluation_names *n, const struct evaluation_names *more);
-/* Has the stack a function that speaks of evaluation, and that training does not call too? */
+/* Has the stack a function whose name suggests evaluation, and that training does not call too? */
 int evaluation_names_tell(const struct evaluation_names *trained, const struct tables *t,
 			  uint32_t stack);
 

@@ -5,18 +5,18 @@
 /* Adam's exp_avg and exp_avg_sq (torch/optim/adam.py, _init_group), each like its parameter. */
 #define STATES 2
 /*
- * What the backward pass of a cross-entropy has at the same time, in the size of the logits: the
- * output of log_softmax, which was kept; the gradient that nll_loss passes on; and the one that
- * log_softmax computes from both (torch/csrc/autograd, derivatives.yaml: nll_loss_forward,
+ * The tensors of the logits' size that the backward pass of a cross-entropy has at the same time:
+ * the output of log_softmax, which was kept; the gradient that nll_loss passes on; and the one
+ * that log_softmax computes from both (torch/csrc/autograd, derivatives.yaml: nll_loss_forward,
  * _log_softmax).
  */
 #define LOSS_BLOCKS 3
 
 /*
- * Does the job train? Only for a backward pass, a forward pass keeps what its layers made until the
- * loss. Without gradients, what is left there is the output of the last layer: 0.3 % of what a
- * model of two layers made, and less with more layers. With gradients it was 9 % and more, and a
- * layer's input of 20 tensors, if all layers are checkpointed, is 5 %.
+ * Does the job train? A forward pass keeps the outputs of its layers until the loss only if a
+ * backward pass follows. Without gradients, the output of the last layer alone stays: 0.3 % of the
+ * bytes that a model of two layers allocated, and less with more layers. With gradients, 9 % and
+ * more stay; if all layers are checkpointed, the input of each layer of some 20 tensors, 5 %.
  */
 static int trains(const struct device_pass *d)
 {
@@ -36,7 +36,8 @@ static bytes trained(const struct metrics *m)
 	return m->tags & TAGGED(ADAPTER) ? m->adapters : m->parameters;
 }
 
-/* The first step made the states: every later one has them, beside what the first had. */
+/* The first step allocated the states: every later step has them, beside the bytes of the first
+ * step. */
 static void from_earlier_steps(struct device_pass *d)
 {
 	struct metrics *m = d->m;
@@ -54,9 +55,10 @@ static void from_earlier_steps(struct device_pass *d)
 }
 
 /*
- * Does log_softmax read logits of half the size of what it makes? Autocast calls it so: it converts
- * while it computes, and its backward pass makes a gradient of 16 bits (aten/src/ATen/native/cuda/
- * SoftMax.cu, half_to_float). Otherwise, a block of the whole size was made before it.
+ * Does log_softmax read logits of half the size of its output? Autocast calls it so: it converts
+ * while it computes, and its backward pass makes a gradient of 16 bits
+ * (aten/src/ATen/native/cuda/SoftMax.cu, half_to_float). Otherwise, a block of the whole size was
+ * allocated before it.
  */
 static int converts_within(const struct metrics_pass *p, const struct device_pass *d)
 {

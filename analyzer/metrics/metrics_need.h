@@ -1,4 +1,4 @@
-/* What a whole training step needs, in a job that failed before it had seen one. */
+/* The memory that a whole training step needs, in a job that failed before it had completed one. */
 #ifndef MEMTRACE_METRICS_NEED_H
 #define MEMTRACE_METRICS_NEED_H
 

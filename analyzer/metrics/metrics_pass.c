@@ -34,6 +34,16 @@ static inline unsigned removed_by(const struct device_pass *d, uint64_t tags, in
 	return taken;
 }
 
+/* Adds signed bytes to the levels of the counterfactuals that remove a block. */
+static inline void add_to_levels(struct device_pass *d, unsigned removed_by, bytes size)
+{
+	for (unsigned bits = removed_by; bits; bits &= bits - 1) {
+		bytes *level = &d->level[__builtin_ctz(bits)];
+
+		*level = bytes_add(*level, size);
+	}
+}
+
 /* Updates the counterfactual peaks at the top of a rise. */
 static void note_best(struct device_pass *d, bytes top)
 {
@@ -213,8 +223,7 @@ static void record_alloc(struct metrics_pass *p, struct device_pass *d, const st
 	d->allocated = bytes_add(d->allocated, r->bytes);
 	d->run_born = bytes_add(d->run_born, r->bytes);
 	d->autograd_live = autograd ? bytes_add(d->autograd_live, r->bytes) : d->autograd_live;
-	for (unsigned k = 0, bits = u.tag.removed_by; bits; k++, bits >>= 1)
-		d->level[k] = bits & 1 ? bytes_add(d->level[k], r->bytes) : d->level[k];
+	add_to_levels(d, u.tag.removed_by, r->bytes);
 	d->m->tags |= d->is_past ? 0 : tags;
 	d->rising = 1;
 	kept.time_ns = u.time;
@@ -250,8 +259,7 @@ static void record_free(struct metrics_pass *p, struct device_pass *d, const str
 					? was.bytes
 					: d->level[WITHOUT_OLD_GRADIENTS];
 	}
-	for (unsigned k = 0, bits = tag.removed_by; bits; k++, bits >>= 1)
-		d->level[k] = bits & 1 ? bytes_add(d->level[k], -was.bytes) : d->level[k];
+	add_to_levels(d, tag.removed_by, -was.bytes);
 }
 
 /* Device memory outside of tensors: PyTorch's segments, and allocations of libraries. */
@@ -301,9 +309,7 @@ static void grant_request(struct metrics_pass *p, struct device_pass *d)
 	struct device_pass granted = *d;
 
 	granted.allocated = bytes_add(granted.allocated, f->requested);
-	for (unsigned k = 0; k < COUNTERFACTUALS; k++)
-		granted.level[k] = taken & 1u << k ? bytes_add(granted.level[k], f->requested)
-						   : granted.level[k];
+	add_to_levels(&granted, taken, f->requested);
 	note_top(&granted);
 	memcpy(d->best, granted.best, sizeof(d->best));
 	d->least_best = granted.least_best;

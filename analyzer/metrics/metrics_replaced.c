@@ -8,8 +8,8 @@
  * c10/cuda/CUDACachingAllocator.cpp). */
 #define REST (INT64_C(1) << 20)
 
-/* What a block follows from: the block right before it. Blocks below an eighth, as factors of a
- * product, do not count. */
+/* The block from which this one follows: the latest one before it. Blocks below an eighth of its
+ * size, as factors of a product, do not count. */
 static struct recent_block follow(const struct device_pass *d, uint32_t stack, bytes size)
 {
 	struct recent_block now = { .stack = stack, .first_stack = stack, .size = size };
@@ -67,8 +67,9 @@ void metrics_note_freed(struct device_pass *d, const struct mt_record *was)
 	d->latest = 0;
 }
 
-/* What the job's own code converts has any category: no frame says what it is. Parameters have
- * several sizes; a data set has one, and a tensor that doubles is of one line. */
+/* A copy that the job's own code converted may have any category, since no frame shows its
+ * purpose. Parameters have several sizes; a data set has one, and a tensor that doubles is of one
+ * line. */
 static bytes widened(const struct block_group *g, const struct stack_levels *l)
 {
 	if (g->category == CATEGORY_PARAMETERS)

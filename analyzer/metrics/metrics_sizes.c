@@ -3,8 +3,9 @@
 #include "metrics/metrics_head.h"
 
 /*
- * Logits in half or twice the precision are one or two blocks of the model, whatever the job's own
- * code makes of them; where the model has many of such a size, it is that of a layer's activations.
+ * Blocks of half or twice the logits' size are logits in another precision if the model has one or
+ * two of them; the job's own code may have more. If the model has many, it is the size of a
+ * layer's activations.
  */
 static void find_kin(struct device_pass *d, const struct metrics_pass *p, const struct snapshot *s)
 {

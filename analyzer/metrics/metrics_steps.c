@@ -180,7 +180,8 @@ static void record_early_growth(const struct device_pass *d)
 	d->m->outside_per_step = d->m->outside_growth / (bytes)grew;
 }
 
-/* What libraries have taken since the first step began: that step's own growth is one step's. */
+/* The memory that libraries took since the first step began. The growth of that step counts as
+ * much as that of any other. */
 static void record_outside_saving(const struct device_pass *d)
 {
 	struct metrics *m = d->m;

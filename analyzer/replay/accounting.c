@@ -140,7 +140,7 @@ static int record_segment(struct device *d, const struct mt_record *r, unsigned 
 	return ACCOUNT_OWNERS;
 }
 
-/* Is PyTorch's allocator the only one that uses the pools, within what they hold? */
+/* Is PyTorch's allocator the only user of the pools, within the bytes that they hold? */
 static int is_its_pool(const struct owner_usage *h)
 {
 	return h->pool_used[OWNER_PYTORCH] == h->pool_used_all &&

@@ -18,9 +18,9 @@ void account_owners(const struct device *d, bytes to[OWNERS]);
 
 /* RESERVED, POOL_RESERVED, GRAPH_RESERVED. */
 void account_level(struct device *d, const struct mt_record *r);
-/* Compares the last sample (cudaMemGetInfo) with what is tracked. */
+/* Compares the last sample (cudaMemGetInfo) with the tracked memory. */
 void account_sample(struct device *d);
-/* What an event changed, as bits. */
+/* The changes that an event made, as bits. */
 enum account_change {
 	ACCOUNT_ALLOCATED = 1, /* `allocated`, of a device that is counted from the runtime */
 	ACCOUNT_OWNERS = 2,    /* the bytes of some owner */
@@ -38,8 +38,7 @@ int account_is_segment_kind(unsigned alloc_kind);
 int account_is_block(const struct device *d, const struct tables *t, const struct mt_record *r);
 int account_is_segment(const struct device *d, const struct tables *t, const struct mt_record *r);
 /* Is it a failure of the job? When the runtime refuses, the caching allocator frees its cache and
- * tries again: only what the allocator reports itself is one. The refusal of any other caller is
- * one. */
+ * tries again, so only its own report is a failure. The refusal of any other caller is one. */
 int account_is_failure(const struct device *d, const struct tables *t, const struct mt_record *r);
 
 /* A keyframe begins; it names a live communicator; it is complete. */

@@ -12,9 +12,9 @@ void comms_sample(struct communicators *c, bytes used, bytes tracked)
 
 /*
  * The recorder samples the device before and after a creation. The creation therefore began at the
- * sample since which the used bytes grew by exactly what it took. If there is none, it began at the
- * last sample, or at the one before if NCCL allocated nothing since: rather too early than too
- * late.
+ * sample since which the used bytes grew by exactly the bytes of the communicator. If there is
+ * none, it began at the last sample, or at the one before if NCCL allocated nothing since: an
+ * early begin is the smaller error.
  */
 static bytes hidden_of(const struct communicators *c, bytes took, bytes tracked)
 {

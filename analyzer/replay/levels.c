@@ -282,7 +282,7 @@ static void record_host(struct host *h, const struct mt_record *r)
 		add_peak(&h->pinned, &h->pinned_peak, r->bytes);
 }
 
-/* A phase whose peak is wanted begins with what is allocated already. */
+/* A phase whose peak is wanted begins with the bytes that are allocated already. */
 static void record_mark(struct levels_pass *c, struct position at, const struct mt_record *r)
 {
 	marks_event(c->replay, c->tables, c->options->phase, r);

@@ -4,7 +4,7 @@
 
 #include "replay/replay.h"
 
-/* What the pass must know before it begins; replay_trace() corrects it. */
+/* The facts that the pass must know before it begins; replay_trace() corrects them. */
 struct assumptions {
 	int counted_from_runtime[MT_MAX_DEVICES]; /* see struct device */
 };

@@ -191,8 +191,8 @@ static void probe_finish(struct live_blocks_pass *b, struct probe *s, uint64_t e
 		lifetimes_release(&s->lifetimes);
 }
 
-/* What the stacks have allocated up to the probe. Behind the last probe of a device it is not
- * continued. */
+/* The history of the stacks up to the probe. It is not continued behind the last probe of a
+ * device. */
 static void take_history(struct live_blocks_pass *b, struct probe *s)
 {
 	const struct probe *later = s + 1, *end = b->probes + b->probe_count;

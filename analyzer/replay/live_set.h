@@ -25,7 +25,8 @@ void live_set_init(struct live_set *l);
 void live_set_release(struct live_set *l);
 void live_set_clear(struct live_set *l);
 
-/* The kind of the ALLOC event tells layers apart: a FREE event looks up the kind that allocated. */
+/* The layer of an entry is the kind of its ALLOC event: a FREE event looks up the kind that
+ * allocated. */
 static inline size_t live_set_slot(const struct live_set *l, unsigned kind, uint64_t address)
 {
 	return (size_t)(((address ^ (uint64_t)kind << 58) * 0x9e3779b97f4a7c15u) >> l->shift);

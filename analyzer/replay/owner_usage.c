@@ -35,8 +35,8 @@ bytes usage_reserved(const struct owner_usage *h)
 {
 	bytes change = h->segments - h->segments_at_report;
 
-	/* The allocator reports growth at once. Only what it freed since, and allocated again, is
-	 * not reported. */
+	/* The allocator reports growth at once. Only memory that it freed since its last report,
+	 * and allocated again, is not reported. */
 	if (change >= 0 || h->pool_is_reserved)
 		return h->last_reported;
 	return h->last_reported + change > 0 ? h->last_reported + change : 0;

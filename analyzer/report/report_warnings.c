@@ -60,7 +60,7 @@ void report_add_warnings(struct rank *r, const struct trace *t, const struct rep
 		report_warn(r, "%llu stacks were not kept: the tables were busy",
 			    (unsigned long long)h->busy_stacks);
 	if (p->given_up)
-		report_warn(r, "%llu records were given up to keep to the budget (MEMTRACE_BUDGET)",
+		report_warn(r, "%llu records were discarded to stay within MEMTRACE_BUDGET",
 			    (unsigned long long)p->given_up);
 	if (p->open_gaps)
 		report_warn(r,

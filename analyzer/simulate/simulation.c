@@ -157,11 +157,12 @@ static void watch(const struct simulation *s, struct running *r)
 	r->outcome->timed_out = 1;
 	if (s->whole) {
 		notice(s->messages,
-		       "the command has run for %d s (--timeout); where its threads are:",
+		       "the command has run for %d s (--timeout); the stacks of its threads:",
 		       s->timeout);
 		processes_abort(r->pid, (int)(ABORT_TIME * 1000));
 	} else {
-		notice(s->messages, "rank %d has run for %d s (--timeout); where its threads are:",
+		notice(s->messages,
+		       "rank %d has run for %d s (--timeout); the stacks of its threads:",
 		       r->outcome->rank, s->timeout);
 		if (s->together && r->store)
 			notice_waits(s, r);

@@ -18,7 +18,7 @@ char *launch_self(struct err *e)
 	if (!self)
 		self = realpath((const char *)getauxval(AT_EXECFN), NULL);
 	if (!self)
-		err_set(e, "cannot tell where this program is: %s", strerror(errno));
+		err_set(e, "cannot find the path of this program: %s", strerror(errno));
 	return self;
 }
 
@@ -91,7 +91,7 @@ int launch_set_directory(const char *directory, struct err *e)
 	if (!*directory)
 		return err_set(e, "--output is empty, expected a directory");
 	if (*directory != '/' && !(cwd = getcwd(NULL, 0)))
-		return err_set(e, "cannot tell the working directory: %s", strerror(errno));
+		return err_set(e, "cannot find the working directory: %s", strerror(errno));
 	path = xasprintf("%s%s%s", cwd ? cwd : "", cwd ? "/" : "", directory);
 	if (setenv("MEMTRACE_DIR", path, 1) < 0)
 		status = err_set(e, "cannot set MEMTRACE_DIR: %s", strerror(errno));

@@ -3,6 +3,7 @@
 #define MEMTRACE_ORDER_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "util/util.h"
 
@@ -26,5 +27,25 @@ bytes bytes_distance(bytes a, bytes b);
 /* Small differences do not count, however small the spread is. `deviation`: the median of
  * |value - middle|. */
 int bytes_is_far(bytes value, bytes middle, bytes deviation);
+
+/* How many elements of a list, whose MEMBER ascends, have one of at most VALUE. */
+#define COUNT_UNTIL(list, count, member, value) \
+	count_until(list, count, sizeof(*(list)), offsetof(__typeof__(*(list)), member), value)
+static inline size_t count_until(const void *list, size_t count, size_t size, size_t offset,
+				 uint64_t value)
+{
+	const char *members = (const char *)list + offset;
+	size_t low = 0, high = count;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (*(const uint64_t *)(const void *)(members + middle * size) <= value)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
 
 #endif

@@ -9,7 +9,7 @@
 /*
  * The signals that the recorder blocks, as the kernel's set: all but SIGSYS. A filter of system
  * calls may send SIGSYS for a call (SECCOMP_RET_TRAP), and the job's handler answers in the call's
- * place. Where the signal is blocked, the kernel ends the process instead.
+ * place. If the signal is blocked, the kernel ends the process instead.
  */
 #define THREAD_BLOCKS (~(1ull << (SIGSYS - 1)))
 

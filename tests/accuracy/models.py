@@ -261,7 +261,8 @@ def main():
     with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
         kinds, failed = configure(folder, ",".join(types)) if types or not stay else ([], {})
         traces = os.path.join(folder, "traces")
-        run_all(folder, kinds, traces, o.minutes)
+        if kinds:
+            run_all(folder, kinds, traces, o.minutes)
         rows = stay + list(rows_of(folder, kinds, failed, traces))
     with open(os.path.join(FOLDER, "models.json"), "w", encoding="utf-8") as f:
         json.dump(rows, f, indent=1)

@@ -204,11 +204,11 @@ class Layers(unittest.TestCase):
         self.check("circle")
         self.write("analyzer/util/one.c", "void one_call(void)\n{\n\ttwo_call();\n}\n")
         self.write("analyzer/util/two.c", "void two_call(void)\n{\n\tone_call();\n}\n")
-        self.write("preload/hooks/third.c", "void third_call(void)\n{\n\tnccl_is_in_group();\n}\n")
-        with open(os.path.join(self.copy, "preload/hooks/nccl_use.c")) as f:
-            self.write("preload/hooks/nccl_use.c", f.read() + "\nvoid nccl_stray(void)\n{\n\tthird_call();\n}\n")
+        self.write("preload/sim/device/third.c", "void third_call(void)\n{\n\tpool_heap(0);\n}\n")
+        with open(os.path.join(self.copy, "preload/sim/device/memory.c")) as f:
+            self.write("preload/sim/device/memory.c", f.read() + "\nvoid memory_stray(void)\n{\n\tthird_call();\n}\n")
         self.check("circle", "a circle of 2 files.*: analyzer/util/one.c analyzer/util/two.c",
-                   "a circle of 3 files.*: preload/hooks/nccl.c preload/hooks/nccl_use.c preload/hooks/third.c")
+                   "a circle of 3 files.*: preload/sim/device/memory.c preload/sim/device/pool.c preload/sim/device/third.c")
 
     def test_unit(self):
         """A folder of tests/unit without the folder of analyzer/ that it mirrors; the one that is named as an exception."""

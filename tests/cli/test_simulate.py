@@ -152,7 +152,7 @@ class Errors(Simulate):
         sleeps = "import os, subprocess, sys, time; n = int(sys.argv[1]); n and subprocess.Popen([sys.executable, '-c', sys.argv[2], str(n - 1), sys.argv[2]]" \
                  ", start_new_session=True); print(os.getpid(), flush=True); time.sleep(100)"
         done = self.run_([MEMTRACE, "simulate", "-o", self.traces, "--timeout", "6", "--", PYTHON, "-c", sleeps, "2", sleeps], status=134)
-        self.assertIn("the command has run for 6 s (--timeout); where its threads are:", done.stderr)
+        self.assertIn("the command has run for 6 s (--timeout); the stacks of its threads:", done.stderr)
         self.assertEqual(done.stderr.count('(most recent call first):\n  File "<string>", line 1 in <module>'), 3)
         pids = done.stdout.split()
         self.assertEqual(len(pids), 3)
@@ -170,7 +170,7 @@ class Errors(Simulate):
 
     def test_time_limit_says_where(self):
         _, done = self.ranks(PYTHON, WORKER, "--sleep", options=("--world-size", "2", "--timeout", "2"), status=134)
-        self.assertIn("rank 0 has run for 2 s (--timeout); where its threads are:", done.stderr)
+        self.assertIn("rank 0 has run for 2 s (--timeout); the stacks of its threads:", done.stderr)
         self.assertRegex(done.stderr, r'File ".*worker.py", line \d+ in <module>')
         self.assertIn("stopped after", done.stderr)
 

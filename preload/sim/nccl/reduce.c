@@ -31,57 +31,38 @@ bool reduce_known(int type, int operation)
 	return type >= 0 && type < FLOAT8E4M3 && operation >= 0;
 }
 
-#define COMBINE(into, from, convert, back)                                                        \
-	for (size_t i = 0; i < count; i++) {                                                      \
-		__typeof__(convert(into[i])) x = convert(into[i]), y = convert(from[i]);          \
-		switch (operation) {                                                              \
-		case PROD:                                                                        \
-			x = x * y;                                                                \
-			break;                                                                    \
-		case MAX:                                                                         \
-			x = x > y ? x : y;                                                        \
-			break;                                                                    \
-		case MIN:                                                                         \
-			x = x < y ? x : y;                                                        \
-			break;                                                                    \
-		default:                                                                          \
-			x = x + y; /* sums, averages and scaled sums: those are divided or scaled \
-				      apart */                                                    \
-		}                                                                                 \
-		into[i] = back(x);                                                                \
+/* `product` and `sum`: expressions of x and y. Averages and scaled sums are sums here: they are
+ * divided or scaled apart. */
+#define COMBINE(name, ctype, convert, back, product, sum)                                        \
+	static void combine_##name(void *a, const void *b, size_t count, int operation)          \
+	{                                                                                        \
+		ctype *into = a;                                                                 \
+		const ctype *from = b;                                                           \
+                                                                                                 \
+		for (size_t i = 0; i < count; i++) {                                             \
+			__typeof__(convert(into[i])) x = convert(into[i]), y = convert(from[i]); \
+			switch (operation) {                                                     \
+			case PROD:                                                               \
+				x = product;                                                     \
+				break;                                                           \
+			case MAX:                                                                \
+				x = x > y ? x : y;                                               \
+				break;                                                           \
+			case MIN:                                                                \
+				x = x < y ? x : y;                                               \
+				break;                                                           \
+			default:                                                                 \
+				x = sum;                                                         \
+			}                                                                        \
+			into[i] = back(x);                                                       \
+		}                                                                                \
 	}
 #define SAME(x) (x)
+#define TYPE(name, ctype, convert, back) COMBINE(name, ctype, convert, back, x *y, x + y)
 /* NCCL's integers wrap; C's signed ones may not */
-#define TYPE(name, ctype, convert, back)                                                \
-	static void combine_##name(void *a, const void *b, size_t count, int operation) \
-	{                                                                               \
-		ctype *into = a;                                                        \
-		const ctype *from = b;                                                  \
-		COMBINE(into, from, convert, back)                                      \
-	}
-#define WRAPPED(name, ctype, unsigned_type)                                             \
-	static void combine_##name(void *a, const void *b, size_t count, int operation) \
-	{                                                                               \
-		ctype *into = a;                                                        \
-		const ctype *from = b;                                                  \
-		for (size_t i = 0; i < count; i++) {                                    \
-			ctype x = into[i], y = from[i];                                 \
-			switch (operation) {                                            \
-			case PROD:                                                      \
-				x = (ctype)((unsigned_type)x * (unsigned_type)y);       \
-				break;                                                  \
-			case MAX:                                                       \
-				x = x > y ? x : y;                                      \
-				break;                                                  \
-			case MIN:                                                       \
-				x = x < y ? x : y;                                      \
-				break;                                                  \
-			default:                                                        \
-				x = (ctype)((unsigned_type)x + (unsigned_type)y);       \
-			}                                                               \
-			into[i] = x;                                                    \
-		}                                                                       \
-	}
+#define WRAPPED(name, ctype, unsigned_type)                                            \
+	COMBINE(name, ctype, SAME, SAME, (ctype)((unsigned_type)x * (unsigned_type)y), \
+		(ctype)((unsigned_type)x + (unsigned_type)y))
 WRAPPED(int8, int8_t, unsigned)
 WRAPPED(uint8, uint8_t, unsigned)
 WRAPPED(int32, int32_t, uint32_t)

@@ -1,4 +1,4 @@
-/* What a report says of moments whose records were given up to keep to the budget. */
+/* Reports of moments whose records were discarded to stay within the budget. */
 #include "json/report_json.h"
 #include "render/report_text.h"
 #include "owners_job.h"

@@ -314,7 +314,7 @@ static void losses_are_said(void **state)
 	report_text(&f->report, &style, &f->out);
 	assert_says(f, "warning     no Python stacks: CPython 3.6 is not known\n");
 	assert_says(f, "warning     55 events were not recorded (no space left for the trace)");
-	assert_says(f, "warning     1234 records were given up to keep to the budget");
+	assert_says(f, "warning     1234 records were discarded to stay within MEMTRACE_BUDGET");
 }
 
 /* A worker of Ray: "ray::train" over longer arguments. */
