@@ -8,7 +8,7 @@ static json_t *component_json(const struct match_component *x)
 	json_t *j = json_object();
 
 #define COMPONENT PUT_MEMBER
-#include "match/match_members.def"
+#include "match/members.def"
 	return j;
 }
 
@@ -26,7 +26,7 @@ static json_t *term_json(const struct match_term *x)
 	json_t *j = json_object();
 
 #define TERM PUT_MEMBER
-#include "match/match_members.def"
+#include "match/members.def"
 	return j;
 }
 
@@ -44,7 +44,7 @@ static json_t *unexplained_stack_json(const struct match_stack *x)
 	json_t *j = json_object();
 
 #define UNEXPLAINED PUT_MEMBER
-#include "match/match_members.def"
+#include "match/members.def"
 	return j;
 }
 
@@ -62,7 +62,7 @@ static json_t *missing_blocks_json(const struct match_missing *x)
 	json_t *j = json_object();
 
 #define MISSING PUT_MEMBER
-#include "match/match_members.def"
+#include "match/members.def"
 	return j;
 }
 
@@ -80,7 +80,7 @@ static json_t *cause_json(const struct match_cause *x)
 	json_t *j = json_object();
 
 #define CAUSE PUT_MEMBER
-#include "match/match_members.def"
+#include "match/members.def"
 	return j;
 }
 
@@ -98,7 +98,7 @@ static json_t *what_if_json(const struct match_what_if *x)
 	json_t *j = json_object();
 
 #define WHAT_IF PUT_MEMBER
-#include "match/match_members.def"
+#include "match/members.def"
 	return j;
 }
 
@@ -107,7 +107,7 @@ static json_t *match_rank_json(const struct match *x)
 	json_t *j = json_object();
 
 #define MATCH PUT_MEMBER
-#include "match/match_members.def"
+#include "match/members.def"
 	if (x->what_if.asked)
 		set(j, "what_if", what_if_json(&x->what_if));
 	return j;

@@ -118,7 +118,7 @@ MEMBERS = {
         ("plan/members.def", {"PLAN_LAYOUT": "Layout", "PLAN_TIME": "Layout", "PLAN_STAGE": "Layout", "DISCARDED": "Discarded layouts",
                               "REASON": "Discarded layouts"}),),
     "match": (
-        ("match/match_members.def", {"MATCH": "Rank", "COMPONENT": "Component and term", "TERM": "Component and term",
+        ("match/members.def", {"MATCH": "Rank", "COMPONENT": "Component and term", "TERM": "Component and term",
                                      "UNEXPLAINED": "Unexplained and missing blocks", "MISSING": "Unexplained and missing blocks", "CAUSE": "Cause",
                                      "WHAT_IF": "What if"}),),
 }
