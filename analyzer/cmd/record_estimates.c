@@ -1,6 +1,6 @@
 #include "cmd/record_estimates.h"
 
-#include "config/derive.h"
+#include "readers/derive.h"
 #include "match/match.h"
 #include "systems/memtrace.h"
 #include "util/hash.h"

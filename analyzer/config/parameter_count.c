@@ -333,3 +333,13 @@ int config_count_parameters(const struct config *given, int64_t *total, int64_t 
 	config_release(&c);
 	return status;
 }
+
+/* RoBERTa's first position follows that of its padding token, 1. */
+int64_t config_most_tokens(const struct config *c)
+{
+	const int64_t positions = c->max_position_embeddings;
+	const int is_roberta = c->model_type && config_is_encoder(c->model_type) &&
+			       strcmp(c->model_type, "bert") != 0;
+
+	return is_roberta && positions > 2 ? positions - 2 : positions;
+}

@@ -3,7 +3,7 @@
  * functions. */
 #include "families/plain_bert.h"
 
-#include "config/derive.h"
+#include "config/parameter_count.h"
 #include "families/plain_modules.h"
 #include "torch/autocast.h"
 

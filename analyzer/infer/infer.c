@@ -10,7 +10,7 @@
 #include "infer/infer_values.h"
 #include "match/match.h"
 #include "systems/memtrace.h"
-#include "config/derive.h"
+#include "readers/derive.h"
 
 #define MAX_BATCH 4096
 #define MAX_TOPK 16

@@ -1,8 +1,8 @@
 /* Searches the values that the sizes leave open: estimates alternatives and compares them with the
  * blocks at the peak. */
 #include "infer/infer_search.h"
-#include "config/derive.h"
-#include "config/native.h"
+#include "readers/derive.h"
+#include "readers/native.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 #include "infer/inferred.h"
 
-#include "config/native.h"
+#include "readers/native.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 #include "match/alternatives.h"
 
-#include "config/derive.h"
-#include "config/native.h"
+#include "readers/derive.h"
+#include "readers/native.h"
 #include "util/util.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 #include "match/match_explain.h"
-#include "config/derive.h"
-#include "config/native.h"
+#include "readers/derive.h"
+#include "readers/native.h"
 #include "systems/memtrace.h"
 
 #include "match/alternatives.h"

@@ -1,6 +1,6 @@
 #include "match/match_what_if.h"
-#include "config/native.h"
-#include "config/derive.h"
+#include "readers/native.h"
+#include "readers/derive.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 #define _GNU_SOURCE /* nftw, environ */
 #include "modelrun/model_run.h"
 
-#include "config/document.h"
+#include "readers/document.h"
 #include "estimate/device.h"
 #include "modelrun/model_cache.h"
 #include "modelrun/python_find.h"

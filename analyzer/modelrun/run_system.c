@@ -1,6 +1,6 @@
 #include "modelrun/run_system.h"
 
-#include "config/hf.h"
+#include "readers/hf.h"
 #include "estimate/device.h"
 #include "modelrun/model_run.h"
 #include "modelrun/run_fields.h"

@@ -2,7 +2,7 @@
 #include "plan/plan_divides.h"
 #include "plan/plan_judge.h"
 #include "plan/plan_layouts.h"
-#include "config/native.h"
+#include "readers/native.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 #include "plan/plan_judge.h"
 
-#include "config/native.h"
+#include "readers/native.h"
 #include "plan/plan_bound.h"
 #include "plan/plan_layouts.h"
 #include "util/order.h"

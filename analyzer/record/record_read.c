@@ -4,7 +4,7 @@
 
 #include <memtrace/trace.h>
 
-#include "config/native.h"
+#include "readers/native.h"
 #include "report/report_metrics.h"
 #include "report/texts.h"
 

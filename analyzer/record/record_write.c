@@ -1,7 +1,7 @@
 /* A rank as a line of JSON. */
 #include "record/record.h"
 
-#include "config/native.h"
+#include "readers/native.h"
 #include "diagnose/diagnose.h"
 #include "report/member_json.h"
 #include "util/json_text.h"

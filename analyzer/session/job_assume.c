@@ -1,6 +1,7 @@
 #include "session/job_assume.h"
 
-#include "config/derive.h"
+#include "config/parameter_count.h"
+#include "readers/derive.h"
 #include "util/buf.h"
 
 #define MOST_TOKENS 4096

@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/command_line.h"
-#include "config/derive.h"
-#include "config/files.h"
-#include "config/native.h"
+#include "readers/command_line.h"
+#include "readers/derive.h"
+#include "readers/files.h"
+#include "readers/native.h"
 #include "session/trace_config.h"
 #include "util/util.h"
 

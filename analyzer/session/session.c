@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "config/derive.h"
+#include "readers/derive.h"
 #include "record/record_lines.h"
 #include "replay/replay.h"
 #include "report/report_build.h"

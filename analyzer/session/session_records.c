@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/derive.h"
+#include "readers/derive.h"
 #include "record/record_lines.h"
 #include "record/record_merge.h"
 #include "session/attempts.h"

@@ -5,8 +5,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "config/command_line.h"
-#include "config/files.h"
+#include "readers/command_line.h"
+#include "readers/files.h"
 #include "session/trace_files.h"
 #include "trace/trace.h"
 

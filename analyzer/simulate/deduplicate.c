@@ -1,6 +1,6 @@
 #include "simulate/deduplicate.h"
 
-#include "config/command_line.h"
+#include "readers/command_line.h"
 #include "config/rank_layout.h"
 
 static int read_layout(char *const *command, int world, struct rank_layout *l, struct err *e)

@@ -15,8 +15,8 @@
 #include "config/layer_pattern.h"
 #include "render/config_show.h"
 #include "config/pipeline_layout.h"
-#include "config/native.h"
-#include "config/derive.h"
+#include "readers/native.h"
+#include "readers/derive.h"
 #include "config/parameter_count.h"
 
 static struct config config;

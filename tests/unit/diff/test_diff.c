@@ -3,7 +3,7 @@
 #include "diff/diff.h"
 #include "util/limit.h"
 #include "render/diff_text.h"
-#include "config/native.h"
+#include "readers/native.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

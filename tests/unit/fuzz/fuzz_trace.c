@@ -20,7 +20,7 @@
 #include "session/trace_config.h"
 #include "trace/trace.h"
 #include "write_trace.h"
-#include "config/derive.h"
+#include "readers/derive.h"
 #include "session/trace_config.h"
 
 #include <stdlib.h>

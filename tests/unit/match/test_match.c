@@ -4,7 +4,7 @@
 #include "match/match_explain.h"
 #include "match/match_what_if.h"
 #include "systems/memtrace.h"
-#include "config/native.h"
+#include "readers/native.h"
 #include "systems/systems.h"
 
 #include <setjmp.h>

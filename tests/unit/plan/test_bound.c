@@ -2,7 +2,7 @@
  * search relies on. */
 #include "plan/plan_bound.h"
 
-#include "config/native.h"
+#include "readers/native.h"
 #include "systems/memtrace.h"
 
 #include <setjmp.h>

@@ -20,7 +20,7 @@
 #define SYMBOLS(X) X(n, "bytes")
 #define TERMS(TERM) TERM(all, "other", "all", "n", "this test", n)
 #include "estimate/formula.h"
-#include "config/native.h"
+#include "readers/native.h"
 
 /* A different number for each layout, so that no two are confused. */
 static int read_config(const struct config *c, struct estimate *out, struct err *e)

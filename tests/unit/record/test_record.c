@@ -1,7 +1,7 @@
 /* Records: the same rank again, 64 KiB at most, and joined whatever their order. */
 #include "fixture.h"
 
-#include "config/derive.h"
+#include "readers/derive.h"
 #include "record/record.h"
 #include "record/record_merge.h"
 #include "report/rank_groups.h"

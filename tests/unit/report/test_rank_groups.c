@@ -5,7 +5,7 @@
 #include "json/report_json.h"
 #include "render/report_text.h"
 #include "write_training.h"
-#include "config/native.h"
+#include "readers/native.h"
 
 #include <jansson.h>
 #include <setjmp.h>

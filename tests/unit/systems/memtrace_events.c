@@ -1,8 +1,8 @@
 /* Prints the predicted allocations and frees of one stage, for comparison with a real run:
  * memtrace_events CONFIG.json [STAGE] */
 #include "systems/memtrace.h"
-#include "config/derive.h"
-#include "config/files.h"
+#include "readers/derive.h"
+#include "readers/files.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 #include "timing/kernels.h"
 #include "timing/step.h"
 
-#include "config/native.h"
+#include "readers/native.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

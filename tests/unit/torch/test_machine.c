@@ -15,7 +15,7 @@
 #include "torch/ops.h"
 #include "torch/streams.h"
 #include "on_machine.h"
-#include "config/native.h"
+#include "readers/native.h"
 
 #define KIB INT64_C(1024)
 
