@@ -149,6 +149,13 @@ class Members(unittest.TestCase):
                     with self.subTest("%s: %s of %s" % (command, key, name)):
                         self.assertIn(key, self.keys(command, titles[name]))
 
+    def test_every_member_of_top_is_in_its_page(self):
+        text = page_of("top").split(".Ss JSON\n")[1].split("\n.Sh ")[0]
+        listed = set(re.findall(r"\w+", " ".join(re.findall(r"^\.Ic (.*)$", text, re.M))))
+        rows = self.rows("live/members.def")
+        self.assertTrue(rows)
+        self.assertEqual({key for _, key in rows} - listed, set())
+
     def test_no_other_member_is_in_the_page(self):
         """A key that a page lists is one of the tables, or is named here with the code that sets it."""
         by_hand = {"report": set(), "estimate": {"constants", "leaves_out", "notes"}, "plan": {"per_stage", "flags"}, "match": set()}
