@@ -126,3 +126,14 @@ class Case(unittest.TestCase):
 
     def text(self, *options):
         return self.run_([MEMTRACE, "report", *options, self.traces], COLUMNS=100).stdout
+
+
+def table_or_tests(table):
+    """For a test file that is run by itself: `--table [DIRECTORY]` prints its table of real jobs, whose traces stay in DIRECTORY; else its tests run."""
+    if "--table" not in sys.argv:
+        unittest.main()
+    elif sys.argv[-1] != "--table":
+        table(sys.argv[-1])
+    else:
+        with tempfile.TemporaryDirectory() as one:
+            table(one)

@@ -6,11 +6,10 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from harness import JOBS, MEMTRACE, Case, environment, python, torchrun  # noqa: E402
+from harness import JOBS, MEMTRACE, Case, environment, python, table_or_tests, torchrun  # noqa: E402
 
 NONE = None
 NCCL = 288  # MiB that the first collective of two ranks takes (preload/sim/nccl/nccl.def)
@@ -249,11 +248,4 @@ def table(directory):
 
 
 if __name__ == "__main__":
-    if "--table" in sys.argv:
-        if sys.argv[-1] != "--table":
-            table(sys.argv[-1])
-        else:
-            with tempfile.TemporaryDirectory() as one:
-                table(one)
-    else:
-        unittest.main()
+    table_or_tests(table)

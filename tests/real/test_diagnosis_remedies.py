@@ -7,11 +7,10 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from harness import MEMTRACE, Case  # noqa: E402
+from harness import MEMTRACE, Case, table_or_tests  # noqa: E402
 from test_diagnosis import DEVELOPED, HELD_BACK  # noqa: E402
 
 CARD = 80 << 10
@@ -103,11 +102,4 @@ def table(directory):
 
 
 if __name__ == "__main__":
-    if "--table" in sys.argv:
-        if sys.argv[-1] != "--table":
-            table(sys.argv[-1])
-        else:
-            with tempfile.TemporaryDirectory() as one:
-                table(one)
-    else:
-        unittest.main()
+    table_or_tests(table)

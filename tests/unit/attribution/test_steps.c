@@ -77,6 +77,19 @@ static void zero_grad_ends_a_step_too(void **state)
 			      "2forward 2backward 2forward 2backward 2optimizer");
 }
 
+/* A training step whose backward pass frees the blocks of the forward pass. */
+static void train(struct fixture *f)
+{
+	uint64_t kept[20];
+
+	make(f, f->input, MIB);
+	for (unsigned i = 0; i < 20; i++)
+		kept[i] = make(f, f->model, MIB);
+	for (unsigned i = 0; i < 20; i++)
+		drop_in_backward(f, kept[i], MIB);
+	make(f, f->optimizer, MIB);
+}
+
 /* Evaluation keeps almost no blocks; a forward pass of training keeps those of the backward pass.
  */
 static void evaluation_leaves_nothing(void **state)
@@ -84,14 +97,7 @@ static void evaluation_leaves_nothing(void **state)
 	struct fixture *f = *state;
 
 	for (unsigned step = 0; step < 2; step++) {
-		uint64_t kept[20];
-
-		make(f, f->input, MIB);
-		for (unsigned i = 0; i < 20; i++)
-			kept[i] = make(f, f->model, MIB);
-		for (unsigned i = 0; i < 20; i++)
-			drop_in_backward(f, kept[i], MIB);
-		make(f, f->optimizer, MIB);
+		train(f);
 		for (unsigned i = 0; i < 20; i++)
 			drop(f, f->evaluation, make(f, f->evaluation, MIB), MIB);
 	}
@@ -108,16 +114,8 @@ static void setting_up_comes_before_an_evaluation(void **state)
 	make(f, f->input, MIB);
 	for (unsigned i = 0; i < 20; i++)
 		drop(f, f->evaluation, make(f, f->evaluation, MIB), MIB);
-	for (unsigned step = 0; step < 2; step++) {
-		uint64_t kept[20];
-
-		make(f, f->input, MIB);
-		for (unsigned i = 0; i < 20; i++)
-			kept[i] = make(f, f->model, MIB);
-		for (unsigned i = 0; i < 20; i++)
-			drop_in_backward(f, kept[i], MIB);
-		make(f, f->optimizer, MIB);
-	}
+	for (unsigned step = 0; step < 2; step++)
+		train(f);
 	assert_phases(run(f), "1setup 1evaluation 1forward 1backward 1optimizer "
 			      "2forward 2backward 2optimizer");
 }

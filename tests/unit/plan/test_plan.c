@@ -122,6 +122,16 @@ static int64_t count_all(void)
 	return found;
 }
 
+/* A plan of every layout: none needs more than the memory. */
+static void plan_everything(struct plan *p, struct config *c)
+{
+	give(c);
+	plan_init(p, c);
+	p->system = &everything;
+	p->gpus = GPUS;
+	p->memory = (wide)1 << 90;
+}
+
 static void every_layout_once_and_ranked(void **state)
 {
 	struct config c;
@@ -129,11 +139,7 @@ static void every_layout_once_and_ranked(void **state)
 	struct err e = { "" };
 
 	(void)state;
-	give(&c);
-	plan_init(&p, &c);
-	p.system = &everything;
-	p.gpus = GPUS;
-	p.memory = (wide)1 << 90;
+	plan_everything(&p, &c);
 	if (plan_make(&p, &e))
 		fail_msg("%s", e.text);
 	assert_int_equal(p.fitting.count, count_all());
@@ -171,11 +177,7 @@ static void one_layout_in_every_launchers_flags(void **state)
 	struct err e = { "" };
 
 	(void)state;
-	give(&c);
-	plan_init(&p, &c);
-	p.system = &everything;
-	p.gpus = GPUS;
-	p.memory = (wide)1 << 90;
+	plan_everything(&p, &c);
 	for (size_t i = 0; i < ARRAY_SIZE(fixed); i++)
 		if (plan_fix(&p, fixed[i], &e))
 			fail_msg("%s", e.text);
