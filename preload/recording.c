@@ -11,6 +11,7 @@
 #include "memory/counters.h"
 #include "record/helper.h"
 #include "record/clock.h"
+#include "record/descriptors.h"
 #include "memory/cuda.h"
 #include "record/event.h"
 #include "record/file.h"
@@ -282,6 +283,7 @@ static int begin(void)
 	int e;
 
 	clock_find();
+	descriptors_forget(); /* a child made before the fork handler was registered, too */
 	if (!read_environment())
 		return RECORDING_OFF;
 	setup = (struct recorder_setup){

@@ -100,3 +100,8 @@ int descriptors_call_apart(void (*run)(void *), void *argument)
 	errno = e;
 	return called;
 }
+
+void descriptors_forget(void)
+{
+	lock_release(&apart.lock);
+}

@@ -22,6 +22,10 @@
  */
 int descriptors_call_apart(void (*run)(void *), void *argument);
 
+/* In a forked child: a thread of the parent that was inside descriptors_call_apart() is not here.
+ */
+void descriptors_forget(void);
+
 /*
  * Gives the calling thread an empty descriptor table of its own. Returns 1, or 0 if the system does
  * not allow that: then the thread still uses the table of the job.

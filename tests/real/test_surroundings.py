@@ -89,10 +89,11 @@ class Surroundings(HostCase):
         return done.stdout
 
     def test_locked_memory(self):
-        """A job that locks its memory locks the pages that the recorder uses in it, and not what a recording reserves, twice its budget."""
-        for writer in "1", "0":
+        """A job that locks its memory locks the pages that the recorder uses in it, and not what a recording reserves, twice its budget. (If a
+        thread of the job writes, the C library may reserve 64 MiB for the thread that starts it, and count them.)"""
+        for writer, kib in ("1", 8 << 10), ("0", 72 << 10):
             with self.subTest(writer_process=writer):
-                self.assertLess(int(self.prints("locked", MEMTRACE_WRITER_PROCESS=writer)), 8 << 10)
+                self.assertLess(int(self.prints("locked", MEMTRACE_WRITER_PROCESS=writer)), kib)
 
     def test_what_the_job_gives_up_is_free(self):
         """The writer's process starts with no copy of the job's descriptors, not even for a moment: a lock and a port are free when the job closes them."""
