@@ -9,7 +9,8 @@
 #include <string.h>
 #include <strings.h>
 
-#include "config/layer_pattern.h"
+#include "patterns/hybrid_pattern.h"
+#include "patterns/layer_pattern.h"
 #include "util/buf.h"
 #include "util/hash.h"
 #include "util/util.h"
@@ -289,7 +290,10 @@ static const char *wanted(int field, char *to, size_t room)
 		snprintf(to, room, "%s%s",
 			 limits[field].choices            ? "one of: "
 			 : field == CONFIG_moe_layer_freq ? "a number, or a list of 0 and 1"
-							  : "text",
+			 : field == CONFIG_hybrid_layer_pattern
+				 ? "letters of layers, M G * D + - E, with | between stages and / "
+				   "before further predictions"
+				 : "text",
 			 limits[field].choices ? limits[field].choices : "");
 		break;
 	}
@@ -308,6 +312,8 @@ static char *plain_text(int field, const char *value)
 {
 	if (field == CONFIG_moe_layer_freq)
 		return layer_pattern(value);
+	if (field == CONFIG_hybrid_layer_pattern && !hybrid_pattern_is_valid(value))
+		return NULL;
 	if (field == CONFIG_recompute_modules || field == CONFIG_offload_modules ||
 	    field == CONFIG_cuda_graph_modules)
 		return word_list(value);

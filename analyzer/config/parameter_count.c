@@ -4,6 +4,8 @@
  */
 #include "config/parameter_count.h"
 
+#include "patterns/hybrid_pattern.h"
+
 #include <string.h>
 
 #include "util/util.h"
@@ -76,6 +78,8 @@ int config_moe_layer(const struct config *c, int64_t layer)
 
 	if (!has_expert_layers(c))
 		return 0;
+	if (config_has(c, CONFIG_hybrid_layer_pattern))
+		return hybrid_layer_kind(c->hybrid_layer_pattern, layer) == 'E';
 	if (*freq == '[') { /* "[0,1,1]", the form that layer_pattern() gives */
 		size_t at = 1 + 2 * (size_t)layer;
 

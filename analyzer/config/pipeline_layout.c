@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "util/buf.h"
 #include "util/util.h"
 
 #define MAX_LETTERS 100000
@@ -137,4 +138,45 @@ int config_stages(const struct config *c, struct stages *out, struct err *e)
 			(long long)t.layers, (long long)t.mtp, (long long)p,
 			(long long)c->num_layers, (long long)mtp);
 	return 0;
+}
+
+/* As --pipeline-model-parallel-layout has it: "Ett|ttmL", with an m for each predicted token. */
+static void derive_stages(struct config *c)
+{
+	const char *at = c->hybrid_layer_pattern;
+	struct buf layout = { 0 };
+
+	buf_puts(&layout, "E");
+	for (; *at && *at != '/'; at++)
+		buf_puts(&layout, *at == '|' ? "|" : "t");
+	for (; *at; at++)
+		if (*at == '/')
+			buf_puts(&layout, "m");
+	buf_puts(&layout, "L");
+	config_derived_text(c, CONFIG_pipeline_model_parallel_layout, layout.text,
+			    "the stages of hybrid_layer_pattern");
+	buf_release(&layout);
+}
+
+void config_derive_hybrid(struct config *c)
+{
+	const char *at = c->hybrid_layer_pattern;
+	int64_t layers = 0, predictions = 0;
+
+	if (!config_has(c, CONFIG_hybrid_layer_pattern))
+		return;
+	for (; *at; at++) {
+		layers += *at != '|' && *at != '/' && !predictions;
+		predictions += *at == '/';
+	}
+	/* Megatron-LM, too, takes the pattern's number */
+	config_derived_int(c, CONFIG_num_layers, layers, "the layers of hybrid_layer_pattern");
+	if (predictions)
+		config_derived_int(c, CONFIG_mtp_num_layers, predictions,
+				   "the predictions of hybrid_layer_pattern");
+	if (strchr(c->hybrid_layer_pattern, '|') &&
+	    !config_has(c, CONFIG_pipeline_model_parallel_layout))
+		derive_stages(c);
+	if (!config_has(c, CONFIG_model_type))
+		config_derived_text(c, CONFIG_model_type, "hybrid", "hybrid_layer_pattern");
 }

@@ -18,4 +18,7 @@ struct stages {
  * num_layers, mtp_num_layers or the pipeline-parallel size. */
 int config_stages(const struct config *c, struct stages *out, struct err *e);
 
+/* Sets the number of layers and the stages that hybrid_layer_pattern gives. */
+void config_derive_hybrid(struct config *c);
+
 #endif

@@ -1,5 +1,7 @@
 #include "megatron/declare_layer.h"
 
+#include "patterns/hybrid_pattern.h"
+#include "megatron/mamba.h"
 #include "megatron/mla.h"
 #include "megatron/moe.h"
 #include "megatron/declare.h"
@@ -38,21 +40,23 @@ static void declare_cross_attention(struct model_chunk *c, struct megatron_layer
 	l->cross.kv_bias = declare_bias(c, TERM_ATTENTION_WEIGHTS, 2 * width);
 }
 
-void declare_layer(struct model_chunk *c, struct megatron_layer *l, int64_t number, int attends)
+static void declare_attention_part(struct model_chunk *c, struct megatron_layer *l)
 {
-	int moe = config_moe_layer(c->rank->s->config, number);
-	const struct megatron_rank *r = c->rank;
-	const struct hparams *s = r->s;
-	int64_t up = r->ffn * (s->gated ? 2 : 1);
+	const struct hparams *s = c->rank->s;
 
-	l->chunk = c;
 	l->before_attention = declare_norm(c, s->hidden);
 	if (s->latent.kv_rank)
 		mla_declare(c, l);
 	else
 		declare_attention(c, l);
-	if (attends)
-		declare_cross_attention(c, l);
+}
+
+static void declare_mlp_part(struct model_chunk *c, struct megatron_layer *l, int moe)
+{
+	const struct megatron_rank *r = c->rank;
+	const struct hparams *s = r->s;
+	int64_t up = r->ffn * (s->gated ? 2 : 1);
+
 	l->before_mlp = declare_norm(c, s->hidden);
 	if (moe) {
 		moe_declare(c, l);
@@ -62,4 +66,31 @@ void declare_layer(struct model_chunk *c, struct megatron_layer *l, int64_t numb
 	l->up_bias = declare_bias(c, TERM_MLP_WEIGHTS, up);
 	l->down = declare_param(c, TERM_MLP_WEIGHTS, s->hidden, r->ffn, 0);
 	l->down_bias = declare_bias(c, TERM_MLP_WEIGHTS, s->hidden);
+}
+
+void declare_hybrid_layer(struct model_chunk *c, struct megatron_layer *l, char kind)
+{
+	l->chunk = c;
+	l->kind = kind;
+	if (kind == 'M')
+		mamba_declare(c, l);
+	else if (kind == '*')
+		declare_attention_part(c, l);
+	else
+		declare_mlp_part(c, l, kind == 'E');
+}
+
+void declare_layer(struct model_chunk *c, struct megatron_layer *l, int64_t number, int attends)
+{
+	const struct hparams *s = c->rank->s;
+
+	if (s->pattern) {
+		declare_hybrid_layer(c, l, hybrid_layer_kind(s->pattern, number));
+		return;
+	}
+	l->chunk = c;
+	declare_attention_part(c, l);
+	if (attends)
+		declare_cross_attention(c, l);
+	declare_mlp_part(c, l, config_moe_layer(s->config, number));
 }

@@ -6,5 +6,7 @@
 
 /* `number`: the layer's, in the whole model. `attends`: to an encoder's output, too. */
 void declare_layer(struct model_chunk *c, struct megatron_layer *l, int64_t number, int attends);
+/* The same for a letter of hybrid_layer_pattern. */
+void declare_hybrid_layer(struct model_chunk *c, struct megatron_layer *l, char kind);
 
 #endif

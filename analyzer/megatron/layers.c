@@ -4,6 +4,7 @@
 #include "megatron/compiled.h"
 #include "megatron/graph_input.h"
 #include "torch/checkpoint.h"
+#include "megatron/mamba.h"
 #include "megatron/mla.h"
 #include "megatron/moe.h"
 #include "megatron/tensor_parallel.h"
@@ -143,6 +144,7 @@ static void project(struct machine *m, struct megatron_layer *l, struct microbat
 	const struct hparams *s = r->s;
 	int64_t rows = x.n / s->hidden * (s->sequence_parallel ? s->tp : 1);
 	int64_t each = rows * s->head, sizes[3];
+	int copied;
 	tensor qkv, part[3];
 
 	sizes[0] = each * r->heads;
@@ -151,7 +153,9 @@ static void project(struct machine *m, struct megatron_layer *l, struct microbat
 	qkv = parallel_linear(m, r, x, l->qkv, l->qkv_bias, 1);
 	split(m, qkv, part, sizes, 3);
 	tensor_unref(m, &qkv);
-	if (r->heads != r->groups && !s->transformer_engine)
+	/* reshape() of the query heads that share a key head */
+	copied = r->heads != r->groups && (r->groups > 1 || !s->transformer_engine);
+	if (copied)
 		tensor_assign(m, &part[0], contiguous(m, part[0]));
 	if (s->qk_norm) {
 		tensor_assign(m, &part[0], head_norm(m, l, &l->q_norm, part[0]));
@@ -163,8 +167,10 @@ static void project(struct machine *m, struct megatron_layer *l, struct microbat
 					: rotated(m, part[i], b->rotary);
 	}
 	/* Transformer Engine needs the same layout for all three */
-	if ((s->rope || s->qk_norm) && s->transformer_engine)
+	if ((s->rope || s->qk_norm || copied) && s->transformer_engine)
 		tensor_assign(m, &part[2], contiguous(m, part[2]));
+	if (copied && !s->rope && !s->qk_norm && s->transformer_engine)
+		tensor_assign(m, &in[1], contiguous(m, in[1]));
 	in[2] = tensor_ref(part[2]);
 	for (int i = 0; i < 3; i++)
 		tensor_unref(m, &part[i]);
@@ -325,12 +331,44 @@ tensor layer_mlp(struct machine *m, struct megatron_layer *l, tensor input)
 	return out;
 }
 
+/* MambaLayer.forward */
+static tensor layer_mamba(struct machine *m, struct megatron_layer *l, tensor input)
+{
+	struct megatron_rank *r = l->chunk->rank;
+	tensor x, part, out;
+
+	m->current_term = TERM_ATTN_NORM;
+	x = hidden_norm(m, r, &l->before_attention, input);
+	part = mamba_mix(m, l, x);
+	tensor_unref(m, &x);
+	out = bias_dropout_add(m, r, part, NULL, input);
+	tensor_unref(m, &part);
+	return out;
+}
+
+/* A layer of a hybrid model is one part of a transformer layer, or Mamba's. */
+static tensor hybrid_forward(struct machine *m, struct megatron_layer *l, struct microbatch *b,
+			     tensor input)
+{
+	struct megatron_rank *r = l->chunk->rank;
+	tensor out = l->kind == 'M'   ? layer_mamba(m, l, input)
+		     : l->kind == '*' ? layer_attention(m, l, b, input)
+				      : layer_mlp(m, l, input);
+
+	while (r->mask_count)
+		tensor_unref(m, &r->masks[--r->mask_count]);
+	return out;
+}
+
 tensor layer_forward(struct machine *m, struct megatron_layer *l, struct microbatch *b,
 		     tensor input)
 {
 	struct megatron_rank *r = l->chunk->rank;
-	tensor out, in = graph_enter(m, l, GRAPH_ATTENTION, input);
+	tensor out, in;
 
+	if (l->kind)
+		return hybrid_forward(m, l, b, input);
+	in = graph_enter(m, l, GRAPH_ATTENTION, input);
 	out = layer_attention(m, l, b, in);
 	tensor_unref(m, &in);
 	if (l->cross.q)

@@ -4,6 +4,7 @@
 #include "torch/checkpoint.h"
 #include "megatron/bert.h"
 #include "megatron/graphs.h"
+#include "megatron/mamba.h"
 #include "megatron/chunk.h"
 #include "megatron/parameters.h"
 #include "megatron/schedule.h"
@@ -376,13 +377,16 @@ static void note_assumptions(const struct hparams *s, struct inputs *in)
 				       "counted");
 	if (s->experts)
 		estimate_note(in->out, "tokens are spread evenly over experts");
+	if (s->overlaps_experts)
+		estimate_note(in->out, "of overlapped micro-batches, the activations of one more "
+				       "layer are not counted");
 }
 
 /* Rejects tensors of more than 2^48 elements in the experts, too. */
 static void check_dispatched(const struct hparams *s, struct inputs *in)
 {
 	wide rows = (wide)s->batch * s->tokens * s->topk * s->etp;
-	wide width = largest(s->hidden, (wide)2 * s->expert_ffn);
+	wide width = largest(largest(s->hidden, s->expert_width), (wide)2 * s->expert_ffn);
 
 	if (s->capacity > 64)
 		input_reject(in, CONFIG_moe_expert_capacity_factor, "64 at most");
@@ -475,6 +479,7 @@ static int check(const struct hparams *s, struct inputs *in)
 		input_reject(in, CONFIG_zero_stage, "0 or 1: Megatron's FSDP is not modelled yet");
 	check_padded(s, in);
 	check_t5(s, in);
+	check_hybrid(s, in);
 	check_stages(s, in);
 	check_interleaving(s, in);
 	check_recompute(s, in);

@@ -14,8 +14,17 @@ struct expert {
 	struct param *up, *up_bias, *down, *down_bias;
 };
 
+/* MambaMixer's */
+struct mamba_weights {
+	struct param *conv, *conv_bias, *dt_bias, *a_log, *d, *in, *norm, *out;
+};
+
 struct megatron_layer {
 	struct model_chunk *chunk;
+	/* of a hybrid model, the letter of hybrid_layer_pattern: the layer is one part alone; '\0':
+	 * attention and a feed-forward network */
+	char kind;
+	struct mamba_weights mamba;
 	int in_encoder; /* T5's */
 	struct norm_weights before_attention, before_mlp;
 	struct norm_weights q_norm, k_norm;
@@ -27,6 +36,8 @@ struct megatron_layer {
 		struct param *proj, *proj_bias, *q, *q_bias, *kv, *kv_bias;
 	} cross;
 	struct param *router; /* NULL: dense */
+	/* projections to the experts' width and back; NULL: it is that of the layer */
+	struct param *narrow, *widen, *narrow_bias, *widen_bias;
 	struct expert *experts, shared;
 	/* The dispatcher keeps the router's probabilities, and with them the graph of the
 	 * recomputation. Its leaves are the inputs of the checkpoint: those of the layer, or hidden

@@ -1,12 +1,11 @@
 /* Megatron-core's mixture of experts: router, dispatcher, experts. Tokens are assumed to be spread
  * evenly over the experts. */
 #include "megatron/moe.h"
-#include "megatron/fp8.h"
+#include "megatron/transformer_engine.h"
 #include "megatron/declare.h"
 #include "megatron/tensor_parallel.h"
 #include "torch/checkpoint.h"
 
-#include "megatron/transformer_engine.h"
 #include "util/util.h"
 
 /* transformer_engine/pytorch/module/base.py: the streams of a grouped product; each has a workspace
@@ -19,19 +18,37 @@ static int64_t local_experts(const struct hparams *s)
 	return s->experts / s->ep;
 }
 
-static struct expert declare_expert(struct model_chunk *c, enum term_id term, int64_t ffn)
+/* The width of the tokens that are sent to experts. */
+static int64_t expert_width(const struct hparams *s)
+{
+	return s->expert_width ? s->expert_width : s->hidden;
+}
+
+static struct expert declare_expert(struct model_chunk *c, enum term_id term, int64_t width,
+				    int64_t ffn)
 {
 	const struct hparams *s = c->rank->s;
 	int64_t up = ffn * (s->gated ? 2 : 1);
 	struct expert e = { .up = NULL };
 
-	e.up = declare_param(c, term, up, s->hidden, 0);
-	if (s->linear_bias)
-		e.up_bias = declare_param(c, term, 1, up, 0);
-	e.down = declare_param(c, term, s->hidden, ffn, 0);
-	if (s->linear_bias)
-		e.down_bias = declare_param(c, term, 1, s->hidden, 0);
+	e.up = declare_param(c, term, up, width, 0);
+	e.up_bias = declare_bias(c, term, up);
+	e.down = declare_param(c, term, width, ffn, 0);
+	e.down_bias = declare_bias(c, term, width);
 	return e;
+}
+
+/* --moe-latent-size; the shared expert has the layer's width */
+static void declare_latent(struct model_chunk *c, struct megatron_layer *l)
+{
+	const struct hparams *s = c->rank->s;
+
+	if (!s->expert_width)
+		return;
+	l->narrow = declare_param(c, TERM_OTHER_WEIGHTS, s->expert_width, s->hidden, 0);
+	l->narrow_bias = declare_bias(c, TERM_OTHER_WEIGHTS, s->expert_width);
+	l->widen = declare_param(c, TERM_OTHER_WEIGHTS, s->hidden, s->expert_width, 0);
+	l->widen_bias = declare_bias(c, TERM_OTHER_WEIGHTS, s->hidden);
 }
 
 void moe_declare(struct model_chunk *c, struct megatron_layer *l)
@@ -40,11 +57,13 @@ void moe_declare(struct model_chunk *c, struct megatron_layer *l)
 	int64_t count = local_experts(s);
 
 	l->router = declare_param(c, TERM_OTHER_WEIGHTS, s->experts, s->hidden, 0);
+	declare_latent(c, l);
 	l->experts = xcalloc((size_t)count, sizeof(*l->experts));
 	for (int64_t i = 0; i < count; i++)
-		l->experts[i] = declare_expert(c, TERM_EXPERT_WEIGHTS, s->expert_ffn / s->etp);
+		l->experts[i] = declare_expert(c, TERM_EXPERT_WEIGHTS, expert_width(s),
+					       s->expert_ffn / s->etp);
 	if (s->shared_ffn)
-		l->shared = declare_expert(c, TERM_MLP_WEIGHTS, s->shared_ffn / s->tp);
+		l->shared = declare_expert(c, TERM_MLP_WEIGHTS, s->hidden, s->shared_ffn / s->tp);
 }
 
 /* x times one factor for each token: x is saved for the gradient of the factors. */
@@ -196,11 +215,19 @@ static tensor experts_linear(struct machine *m, struct megatron_rank *r, tensor 
 	return with_grad_fn(out, n, 0);
 }
 
-/* Activations times the router's probabilities. */
+/* Activations times the router's probabilities. The fused kernels, weighted_bias_swiglu_impl() and
+ * weighted_squared_relu_impl(), save their input alone. */
 static tensor weighted(struct machine *m, struct megatron_rank *r, tensor x)
 {
-	tensor h = activated(m, r, x), out = scale_kept(m, h);
+	const struct hparams *s = r->s;
+	tensor h, out;
 
+	if (s->gated && s->fused_swiglu)
+		return fused_swiglu(m, x);
+	if (!s->gated && s->fused_squared_relu)
+		return scale_kept(m, x);
+	h = activated(m, r, x);
+	out = scale_kept(m, h);
 	tensor_unref(m, &h);
 	return out;
 }
@@ -292,7 +319,7 @@ static tensor routed(struct machine *m, struct megatron_layer *l, tensor x, int6
 	int several = local_experts(s) > 1, split_up = s->ep * s->etp > 1;
 	tensor permuted, sent, sorted, out;
 
-	permuted = moved(m, x, rows * s->hidden);
+	permuted = moved(m, x, rows * expert_width(s));
 	sent = !s->allgather && split_up ? moved(m, permuted, permuted.n) : tensor_ref(permuted);
 	sorted = !s->allgather && several ? moved(m, sent, sent.n) : tensor_ref(sent);
 	out = run_experts(m, r, &l->experts[0], sorted);
@@ -321,12 +348,30 @@ int moe_captured(struct machine *m, struct megatron_layer *l, tensor x, tensor *
 	return 2;
 }
 
+static tensor sent_to_experts(struct machine *m, struct megatron_layer *l, tensor x)
+{
+	struct megatron_rank *r = l->chunk->rank;
+	const struct hparams *s = r->s;
+	int64_t rows = dispatched(s, x.n / expert_width(s));
+	tensor tokens, out;
+
+	if (s->allgather && s->ep * s->etp > 1)
+		global_buffer(m, r, x.n * s->ep * s->etp, x.type);
+	if (!s->training_loop)
+		return routed(m, l, x, rows);
+	tokens = moved(m, x, rows * expert_width(s));
+	out = run_experts(m, r, &l->experts[0], tokens);
+	tensor_unref(m, &tokens);
+	m->current_term = TERM_MOE_TOKENS;
+	tensor_assign(m, &out, moved(m, out, x.n));
+	return out;
+}
+
 tensor moe_forward(struct machine *m, struct megatron_layer *l, tensor x)
 {
 	struct megatron_rank *r = l->chunk->rank;
 	const struct hparams *s = r->s;
-	int64_t rows = dispatched(s, x.n / s->hidden);
-	tensor probabilities = route(m, r, l, x), tokens, out, shared = none;
+	tensor probabilities = route(m, r, l, x), out, shared = none, sent;
 
 	for (size_t i = 0; i < ARRAY_SIZE(l->graph); i++)
 		input_ref_clear(m, &l->graph[i]);
@@ -335,17 +380,11 @@ tensor moe_forward(struct machine *m, struct megatron_layer *l, tensor x)
 		shared = shared_expert(m, r, &l->shared, x);
 	m->in_graph = 0;
 	m->current_term = TERM_MOE_TOKENS;
-	if (s->allgather && s->ep * s->etp > 1)
-		global_buffer(m, r, x.n * s->ep * s->etp, x.type);
-	if (s->training_loop) {
-		tokens = moved(m, x, rows * s->hidden);
-		out = run_experts(m, r, &l->experts[0], tokens);
-		tensor_unref(m, &tokens);
-		m->current_term = TERM_MOE_TOKENS;
-		tensor_assign(m, &out, moved(m, out, x.n));
-	} else {
-		out = routed(m, l, x, rows);
-	}
+	sent = l->narrow ? parallel_linear(m, r, x, l->narrow, l->narrow_bias, 0) : tensor_ref(x);
+	out = sent_to_experts(m, l, sent);
+	tensor_unref(m, &sent);
+	if (l->widen)
+		tensor_assign(m, &out, parallel_linear(m, r, out, l->widen, l->widen_bias, 0));
 	tensor_unref(m, &probabilities);
 	if (!s->shared_ffn)
 		return out;

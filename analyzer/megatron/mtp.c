@@ -8,14 +8,43 @@
 #include "megatron/tensor_parallel.h"
 
 #include <stdlib.h>
+#include <string.h>
 
+#include "patterns/hybrid_pattern.h"
 #include "util/util.h"
 
 struct mtp_layer {
 	struct norm_weights embedding_norm, hidden_norm, norm;
 	struct param *eh_proj;
-	struct megatron_layer layer;
+	struct megatron_layer *parts; /* a transformer layer, or the layers of a hybrid model */
+	int64_t count;
 };
+
+/* --mtp-use-repeated-layer: one layer predicts all further tokens. */
+static int64_t layers_made(const struct model_chunk *c)
+{
+	return c->mtp_count > 1 && c->rank->s->mtp_repeated ? 1 : c->mtp_count;
+}
+
+static struct mtp_layer *prediction(const struct model_chunk *c, int64_t i)
+{
+	return &c->mtp[i % layers_made(c)];
+}
+
+/* The letters behind a slash of hybrid_layer_pattern; a GPT has another transformer layer. */
+static void declare_parts(struct model_chunk *c, struct mtp_layer *l)
+{
+	const struct hparams *s = c->rank->s;
+	const char *kinds = s->pattern ? hybrid_predictions(s->pattern) : "";
+
+	l->count = s->pattern ? (int64_t)strcspn(kinds, "/") : 1;
+	l->parts = xcalloc((size_t)l->count, sizeof(*l->parts));
+	for (int64_t i = 0; i < l->count; i++)
+		if (s->pattern)
+			declare_hybrid_layer(c, &l->parts[i], kinds[i]);
+		else
+			declare_layer(c, &l->parts[i], s->layers - 1, 0);
+}
 
 /* A layer of multi-token prediction is like the last layer, but its products are in fp8 even if
  * those of the last layer are not. */
@@ -25,7 +54,7 @@ void mtp_declare(struct model_chunk *c)
 	size_t from;
 
 	c->mtp = xcalloc((size_t)c->mtp_count, sizeof(*c->mtp));
-	for (int64_t i = 0; i < c->mtp_count; i++) {
+	for (int64_t i = 0; i < layers_made(c); i++) {
 		struct mtp_layer *l = &c->mtp[i];
 
 		l->embedding_norm = declare_norm(c, s->hidden);
@@ -33,7 +62,7 @@ void mtp_declare(struct model_chunk *c)
 		l->eh_proj =
 			declare_param(c, TERM_OTHER_WEIGHTS, s->hidden / s->tp, 2 * s->hidden, 0);
 		from = c->module.count;
-		declare_layer(c, &l->layer, s->layers - 1, 0);
+		declare_parts(c, l);
 		if (s->fp8)
 			quantize_layer(c, from);
 		l->eh_proj->quantized = s->fp8;
@@ -43,13 +72,16 @@ void mtp_declare(struct model_chunk *c)
 
 struct megatron_layer *chunk_layer(const struct model_chunk *c, int64_t i)
 {
-	return i < c->layer_count ? &c->layers[i] : &c->mtp[i - c->layer_count].layer;
+	return i < c->layer_count ? &c->layers[i] : prediction(c, i - c->layer_count)->parts;
 }
 
 void mtp_release(struct model_chunk *c)
 {
-	for (int64_t i = 0; i < c->mtp_count && c->mtp; i++)
-		free(c->mtp[i].layer.experts);
+	for (int64_t i = 0; i < c->mtp_count && c->mtp; i++) {
+		for (int64_t k = 0; k < c->mtp[i].count; k++)
+			free(c->mtp[i].parts[k].experts);
+		free(c->mtp[i].parts);
+	}
 	free(c->mtp);
 }
 
@@ -112,7 +144,7 @@ static tensor predict(struct machine *m, void *context, const tensor *in)
 {
 	struct call *call = context;
 	struct mtp_layer *l = call->layer;
-	struct megatron_rank *r = l->layer.chunk->rank;
+	struct megatron_rank *r = l->parts->chunk->rank;
 	tensor embedded, x, both;
 
 	m->current_term = TERM_ATTN_NORM;
@@ -128,7 +160,8 @@ static tensor predict(struct machine *m, void *context, const tensor *in)
 	tensor_assign(m, &x, gathered(m, r, x));
 	tensor_assign(m, &x, part(m, r, x));
 	tensor_unref(m, &embedded);
-	tensor_assign(m, &x, layer_forward(m, &l->layer, call->batch, x));
+	for (int64_t i = 0; i < l->count; i++)
+		tensor_assign(m, &x, layer_forward(m, &l->parts[i], call->batch, x));
 	m->current_term = TERM_FINAL_NORM;
 	tensor_assign(m, &x, hidden_norm(m, r, &l->norm, x));
 	return x;
@@ -169,14 +202,14 @@ static tensor predictions(struct machine *m, struct model_chunk *c, struct micro
 	further.tokens = tensor_ref(b->tokens);
 	further.positions = tensor_ref(b->positions);
 	for (int64_t i = 0; i < c->mtp_count; i++) {
-		struct call call = { &c->mtp[i], b };
+		struct call call = { prediction(c, i), b };
 
 		m->current_term = TERM_INPUTS;
 		tensor_assign(m, &further.tokens, rolled(m, further.tokens));
 		tensor_assign(m, &further.positions, rolled(m, further.positions));
 		in[0] = list[i];
 		in[1] = chunk_embed(m, c, &further);
-		list[i + 1] = maybe_recomputed(m, again, &call.layer->layer, predict, &call,
+		list[i + 1] = maybe_recomputed(m, again, call.layer->parts, predict, &call,
 					       sizeof(call), in, 2);
 		tensor_unref(m, &in[1]);
 	}

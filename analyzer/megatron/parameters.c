@@ -3,7 +3,7 @@
 #include "megatron/parameters.h"
 
 #include "megatron/bert.h"
-#include "megatron/fp8.h"
+#include "megatron/transformer_engine.h"
 #include "megatron/declare_layer.h"
 #include "megatron/declare.h"
 #include "megatron/mtp.h"

@@ -23,6 +23,9 @@ int64_t schedule_ahead(const struct megatron_rank *r)
 	int64_t total = r->microbatches * s->vpp;
 	int64_t ahead = (s->pp - r->stage - 1) * (s->vpp > 1 ? 2 : 1) + (s->vpp - 1) * s->group;
 
+	/* the experts of one more forward pass run beside a backward pass */
+	ahead += s->vpp > 1 && s->overlaps_experts;
+
 	return ahead < total ? ahead : total;
 }
 

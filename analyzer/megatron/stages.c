@@ -2,6 +2,12 @@
 #include "megatron/stages.h"
 #include "megatron/mtp.h"
 
+/* What is divided among the stages. */
+static int64_t divided_layers(const struct hparams *s)
+{
+	return s->layers + s->counts_embedding + s->counts_loss;
+}
+
 /* The layers of a stage without a layout. */
 static int64_t stage_layers(const struct hparams *s, int64_t stage)
 {
@@ -11,7 +17,7 @@ static int64_t stage_layers(const struct hparams *s, int64_t stage)
 		return s->first_layers;
 	if (stage == s->pp - 1 && s->last_layers)
 		return s->last_layers;
-	return even ? (s->layers - s->first_layers - s->last_layers) / even : 0;
+	return even ? (divided_layers(s) - s->first_layers - s->last_layers) / even : 0;
 }
 
 static const struct stage_layers *declared(const struct hparams *s, int64_t stage, int64_t chunk)
@@ -19,15 +25,15 @@ static const struct stage_layers *declared(const struct hparams *s, int64_t stag
 	return &s->stages.at[chunk * s->pp + stage];
 }
 
-/* Consecutive chunks are on consecutive stages. */
+/* Consecutive chunks are on consecutive stages; the embedding may take a layer's place. */
 int64_t chunk_first_layer(const struct hparams *s, int64_t stage, int64_t chunk)
 {
-	int64_t first = 0;
+	int64_t first = stage || chunk ? -s->counts_embedding : 0;
 
 	if (s->stages.count)
 		return declared(s, stage, chunk)->first;
 	if (s->vpp > 1)
-		return (chunk * s->pp + stage) * (stage_layers(s, stage) / s->vpp);
+		return first + (chunk * s->pp + stage) * (stage_layers(s, stage) / s->vpp);
 	for (int64_t i = 0; i < stage; i++)
 		first += stage_layers(s, i);
 	return first;
@@ -35,8 +41,16 @@ int64_t chunk_first_layer(const struct hparams *s, int64_t stage, int64_t chunk)
 
 int64_t chunk_layers(const struct hparams *s, int64_t stage, int64_t chunk)
 {
-	return s->stages.count ? declared(s, stage, chunk)->layers
-			       : stage_layers(s, stage) / s->vpp;
+	int64_t layers;
+
+	if (s->stages.count)
+		return declared(s, stage, chunk)->layers;
+	layers = stage_layers(s, stage) / s->vpp;
+	if (!stage && !chunk)
+		layers -= s->counts_embedding;
+	if (stage == s->pp - 1 && chunk == s->vpp - 1)
+		layers -= s->counts_loss;
+	return layers;
 }
 
 int64_t chunk_mtp(const struct hparams *s, int64_t stage, int64_t chunk)
@@ -86,9 +100,12 @@ void check_stages(const struct hparams *s, struct inputs *in)
 		return;
 	}
 	check_ends(s, in);
-	if (!s->first_layers && !s->last_layers && s->layers % s->pp)
+	if (!s->first_layers && !s->last_layers && divided_layers(s) % s->pp)
 		input_reject(in, CONFIG_pipeline_model_parallel_size,
 			     "one that divides the layers");
+	if (chunk_layers(s, 0, 0) < 0 || chunk_layers(s, s->pp - 1, s->vpp - 1) < 0)
+		input_reject(in, CONFIG_num_layers,
+			     "as many as the chunks have beside the embedding and the loss");
 	for (int64_t stage = 0; stage < s->pp; stage++)
 		if (stage_layers(s, stage) % s->vpp)
 			input_reject(in, CONFIG_virtual_pipeline_model_parallel_size,

@@ -40,6 +40,13 @@ static int64_t model_parallel(const struct config *c)
 
 /* ---- derivations ---- */
 
+static int derive_hybrid(struct config *c, struct err *e)
+{
+	(void)e;
+	config_derive_hybrid(c);
+	return 0;
+}
+
 static int derive_nodes(struct config *c, struct err *e)
 {
 	(void)e;
@@ -447,9 +454,9 @@ int config_check_layout(const struct config *c, struct err *e)
 int config_derive(struct config *c, struct err *e)
 {
 	static int (*const steps[])(struct config *, struct err *) = {
-		derive_nodes,    derive_data_parallel, derive_microbatches,
-		derive_pipeline, derive_vocabulary,    derive_megatron,
-		derive_sharding, derive_automatic,     derive_parameters,
+		derive_hybrid,    derive_nodes,      derive_data_parallel, derive_microbatches,
+		derive_pipeline,  derive_vocabulary, derive_megatron,      derive_sharding,
+		derive_automatic, derive_parameters,
 	};
 
 	for (int f = 0; f < CONFIG_FIELDS; f++)

@@ -1,27 +1,23 @@
 /* The arguments of Megatron-LM in snake case. An argument with the name of a field needs no row. */
 #include "readers/megatron.h"
 
+#include "config/megatron_models.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "util/buf.h"
 
-enum {
-	GROUP_QUERY = 1,
-	PRECISION = 2,
-	TOKENIZER_GPT2 = 4,
-	MULTI_LATENT = 8,
-	BRIDGE = 16,
-	PADS = 32,
-	WORD_PIECES = 64,
-	CASED = 128
-};
-
 static void mark(struct reader *r, unsigned bit)
 {
 	if (r->state)
 		*(unsigned *)r->state |= bit;
+}
+
+static int is_off(const char *value)
+{
+	return parse_bool(value) == 0 || !strcmp(value, "null") || !strcmp(value, "None");
 }
 
 /* --bf16, --fp16: 16-bit weights with fp32 master weights. */
@@ -142,6 +138,19 @@ static int take_pads(struct reader *r, int field, const char *value)
 	return 0;
 }
 
+static int take_pattern(struct reader *r, int field, const char *value)
+{
+	return is_off(value) ? 0 : reader_put(r, field, value);
+}
+
+static int take_checkpoint(struct reader *r, int field, const char *value)
+{
+	(void)field;
+	if (parse_bool(value) == 1)
+		mark(r, CHECKPOINT_SIZES);
+	return 0;
+}
+
 /* Options that change the number of micro-batches while the job runs. */
 static int take_schedule(struct reader *r, int field, const char *value)
 {
@@ -221,6 +230,9 @@ static const struct key_row rows[] = {
 	{ "no_rope_fusion", CONFIG_apply_rope_fusion, take_not },
 	{ "reset_position_ids", CONFIG_eod_mask_loss, take_mask_reset },
 	{ "reset_attention_mask", CONFIG_eod_mask_loss, take_mask_reset },
+	{ "hybrid_override_pattern", CONFIG_hybrid_layer_pattern, take_pattern },
+	{ "hybrid_layer_pattern", CONFIG_hybrid_layer_pattern, take_pattern },
+	{ "use_checkpoint_args", -1, take_checkpoint },
 	{ "encoder_seq_length", CONFIG_seq_length, NULL },
 	{ "decoder_num_layers", CONFIG_num_layers, NULL },
 	{ "should_pad_vocab", -1, take_pads },
@@ -235,7 +247,7 @@ static const struct key_row rows[] = {
 	{ "step_batch_size_schedule", -1, take_schedule },
 };
 
-enum default_of { DEFAULT_ANY, DEFAULT_EXPERTS, DEFAULT_LATENT };
+enum default_of { DEFAULT_ANY, DEFAULT_EXPERTS, DEFAULT_LATENT, DEFAULT_HYBRID };
 
 static const struct {
 	enum default_of of;
@@ -255,16 +267,15 @@ static const struct {
 #undef UNMODELLED
 };
 
-static int is_off(const char *value)
-{
-	return parse_bool(value) == 0 || !strcmp(value, "null") || !strcmp(value, "None");
-}
-
 /* Returns 1 if the argument is an UNMODELLED of megatron_arguments.def, 0 if not, -1: failed. */
 static int take_unmodelled(struct reader *r, const char *key, const char *value)
 {
 	size_t i = 0;
 
+	if (megatron_names_hybrid(key, value)) {
+		mark(r, HYBRID);
+		return 1;
+	}
 	if (!strncmp(key, "retro_", 6) && !is_off(value))
 		return reader_put_unmodelled(r, r->origin, "RETRO") ? -1 : 1;
 	while (i < ARRAY_SIZE(unmodelled) && strcmp(unmodelled[i].key, key))
@@ -278,12 +289,13 @@ static int take_unmodelled(struct reader *r, const char *key, const char *value)
 
 int megatron_read_script(struct reader *r, const char *script)
 {
-	static const char *const others[] = { "vlm",    "retro", "ict",   "mimo",
-					      "hybrid", "mamba", "vision" };
+	static const char *const others[] = { "vlm", "retro", "ict", "mimo", "vision" };
 
 	if (!strncmp(script, "pretrain_bert", 13) || !strncmp(script, "pretrain_t5", 11))
 		return config_set_default(r->c, CONFIG_model_type, script[9] == 'b' ? "bert" : "t5",
 					  script, r->e);
+	if (!strncmp(script, "pretrain_hybrid", 15) || !strncmp(script, "pretrain_mamba", 14))
+		return config_set_default(r->c, CONFIG_model_type, "hybrid", script, r->e);
 	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
 		if (!strncmp(script, "pretrain_", 9) &&
 		    !strncmp(script + 9, others[i], strlen(others[i])))
@@ -357,55 +369,12 @@ static int put_defaults(struct reader *r, unsigned seen)
 	for (size_t i = 0; i < ARRAY_SIZE(defaults); i++)
 		if ((defaults[i].of != DEFAULT_EXPERTS || c->num_experts > 0) &&
 		    (defaults[i].of != DEFAULT_LATENT || c->multi_latent_attention) &&
+		    (defaults[i].of != DEFAULT_HYBRID || c->hybrid_layer_pattern) &&
 		    config_set_default(c, defaults[i].field, defaults[i].value, origin, r->e))
 			return -1;
 	if (seen & TOKENIZER_GPT2 && !config_has(c, CONFIG_padded_vocab_size) &&
 	    config_set_default(c, CONFIG_vocab_size, "50257", "GPT-2's tokenizer", r->e))
 		return -1;
-	return 0;
-}
-
-/* The sizes of the public files of BERT's word pieces, with the tokens that Megatron-LM adds: one
- * for the beginning of a sequence, one for its end, and vocab_extra_ids. */
-static int set_word_pieces(struct reader *r, unsigned seen)
-{
-	struct config *c = r->c;
-	int64_t pieces = seen & CASED ? 28996 : 30522;
-
-	if (config_has(c, CONFIG_vocab_size) || config_has(c, CONFIG_padded_vocab_size))
-		return 0;
-	pieces += 2 + (config_has(c, CONFIG_vocab_extra_ids) ? c->vocab_extra_ids : 0);
-	config_note(c, "vocab_size is %lld: BERT's public word pieces", (long long)pieces);
-	return config_set_int(c, CONFIG_vocab_size, pieces, "BERT's word pieces", r->e);
-}
-
-/* BERT and T5 have the same vocabularies; only T5's decoder has a sequence of its own. */
-static int name_model(struct reader *r, unsigned seen)
-{
-	int t5 = config_has(r->c, CONFIG_decoder_seq_length);
-
-	if (!t5 && !(seen & WORD_PIECES) && !config_has(r->c, CONFIG_bert_binary_head))
-		return 0;
-	if (seen & WORD_PIECES && set_word_pieces(r, seen))
-		return -1;
-	return config_set_default(r->c, CONFIG_model_type, t5 ? "t5" : "bert", "Megatron-LM", r->e);
-}
-
-/* --encoder-num-layers, if it stands alone, is an old name of --num-layers. T5's encoder and
- * decoder have as many layers if one number alone is given. */
-static int set_layers(struct config *c, struct err *e)
-{
-	int encoder = config_has(c, CONFIG_encoder_num_layers);
-
-	if (encoder && !config_has(c, CONFIG_num_layers) &&
-	    config_set_int(c, CONFIG_num_layers, c->encoder_num_layers,
-			   c->origin[CONFIG_encoder_num_layers], e))
-		return -1;
-	if (!config_has(c, CONFIG_decoder_seq_length))
-		config_unset(c, CONFIG_encoder_num_layers);
-	else if (!encoder && config_has(c, CONFIG_num_layers))
-		return config_set_int(c, CONFIG_encoder_num_layers, c->num_layers,
-				      c->origin[CONFIG_num_layers], e);
 	return 0;
 }
 
@@ -425,7 +394,7 @@ static int finish(struct reader *r, unsigned seen, int is_command)
 	if (seen & GROUP_QUERY &&
 	    config_set_default(c, CONFIG_num_query_groups, "1", "Megatron-LM's default", r->e))
 		return -1;
-	if (name_model(r, seen) || set_layers(c, r->e))
+	if (megatron_name_model(r, seen))
 		return -1;
 	/* Megatron-Bridge pads the vocabulary only with should_pad_vocab. */
 	if (seen & BRIDGE && !(seen & PADS) && config_has(c, CONFIG_vocab_size) &&

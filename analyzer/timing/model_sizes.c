@@ -1,6 +1,6 @@
 #include "timing/model_sizes.h"
 
-#include "config/layer_pattern.h"
+#include "patterns/layer_pattern.h"
 #include "estimate/inputs.h"
 
 #include <math.h>

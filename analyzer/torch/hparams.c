@@ -81,6 +81,17 @@ static void read_architecture(struct hparams *s, struct inputs *in)
 	s->qk_norm = input_flag(in, CONFIG_qk_layernorm, 0);
 }
 
+/* The numbers are those of Megatron-core's TransformerConfig; a Mamba layer is twice as wide. */
+static void read_hybrid(struct hparams *s, struct inputs *in)
+{
+	s->pattern = GIVEN(in->c, hybrid_layer_pattern) ? in->c->hybrid_layer_pattern : NULL;
+	s->mamba.head = (int64_t)input_or(in, CONFIG_mamba_head_dim, 64, MAX_WIDTH);
+	s->mamba.heads = (int64_t)input_or(in, CONFIG_mamba_num_heads,
+					   largest(2 * s->hidden / s->mamba.head, 1), MAX_HEADS);
+	s->mamba.state = (int64_t)input_or(in, CONFIG_mamba_state_dim, 128, MAX_WIDTH);
+	s->mamba.groups = (int64_t)input_or(in, CONFIG_mamba_num_groups, 8, MAX_HEADS);
+}
+
 /* Megatron-core's other models. An encoder-decoder's seq_length is the encoder's. */
 static void read_model_type(struct hparams *s, struct inputs *in)
 {
@@ -90,6 +101,9 @@ static void read_model_type(struct hparams *s, struct inputs *in)
 		return;
 	s->is_bert = config_is_encoder(type);
 	s->binary_head = s->is_bert && input_flag(in, CONFIG_bert_binary_head, 1);
+	s->hybrid = !strcmp(type, "hybrid");
+	if (s->hybrid)
+		read_hybrid(s, in);
 	if (strcmp(type, "t5") != 0)
 		return;
 	s->encoder_layers = (int64_t)input_required(in, CONFIG_encoder_num_layers, MAX_LAYERS);
@@ -112,6 +126,8 @@ static void read_implementation(struct hparams *s, struct inputs *in)
 	s->fused_gelu = s->training_loop && input_flag(in, CONFIG_bias_gelu_fusion, 1) &&
 			!input_flag(in, CONFIG_squared_relu, 0);
 	s->fused_dropout = s->training_loop && input_flag(in, CONFIG_bias_dropout_fusion, 1);
+	s->fused_squared_relu = input_flag(in, CONFIG_squared_relu, 0) &&
+				input_flag(in, CONFIG_use_fused_weighted_squared_relu, 0);
 	s->fused_loss = input_flag(in, CONFIG_cross_entropy_loss_fusion, 0);
 	s->transformer_engine =
 		!strcmp(VALUE_OR(c, transformer_impl, "local"), "transformer_engine");
@@ -311,7 +327,10 @@ static void read_stages(struct hparams *s, struct inputs *in)
 		(int64_t)input_or_zero(in, CONFIG_decoder_first_pipeline_num_layers, 0, MAX_LAYERS);
 	s->last_layers =
 		(int64_t)input_or_zero(in, CONFIG_decoder_last_pipeline_num_layers, 0, MAX_LAYERS);
+	s->counts_embedding = input_flag(in, CONFIG_account_for_embedding_in_pipeline_split, 0);
+	s->counts_loss = input_flag(in, CONFIG_account_for_loss_in_pipeline_split, 0);
 	s->mtp = (int64_t)input_or_zero(in, CONFIG_mtp_num_layers, 0, MAX_LAYERS);
+	s->mtp_repeated = input_flag(in, CONFIG_mtp_use_repeated_layer, 0);
 	if (s->framework == MEGATRON && GIVEN(c, pipeline_model_parallel_layout) &&
 	    *c->pipeline_model_parallel_layout && config_stages(c, &s->stages, in->e) < 0)
 		in->failed = 1;
@@ -389,6 +408,8 @@ static void read_experts(struct hparams *s, struct inputs *in)
 	if (s->experts && s->topk > s->experts && GIVEN(c, moe_router_topk))
 		input_reject(in, CONFIG_moe_router_topk, "at most num_experts");
 	s->expert_ffn = (int64_t)input_or(in, CONFIG_moe_ffn_hidden_size, s->ffn, MAX_FFN);
+	s->expert_width = (int64_t)input_or_zero(in, CONFIG_moe_latent_size, 0, MAX_WIDTH);
+	s->overlaps_experts = input_flag(in, CONFIG_overlap_moe_expert_parallel_comm, 0);
 	s->shared_ffn =
 		(int64_t)input_or_zero(in, CONFIG_moe_shared_expert_intermediate_size, 0, MAX_FFN);
 }
@@ -407,10 +428,11 @@ static void read_layer_wise(struct hparams *s, struct inputs *in)
 
 static void check_experts(const struct hparams *s, struct inputs *in, wide rows)
 {
-	const wide most = (wide)1 << 48, matrix = (wide)2 * s->expert_ffn * s->hidden;
+	const wide width = largest(s->hidden, s->expert_width);
+	const wide most = (wide)1 << 48, matrix = 2 * s->expert_ffn * width;
 	const wide pairs = s->experts ? rows * s->topk : 0;
 	const wide each =
-		s->experts_as == EXPERTS_BATCHED ? matrix : 2 * largest(s->expert_ffn, s->hidden);
+		s->experts_as == EXPERTS_BATCHED ? matrix : 2 * largest(s->expert_ffn, width);
 
 	if (s->experts * matrix > most || pairs * each > most)
 		input_reject(in, CONFIG_num_experts,

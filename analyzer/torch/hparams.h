@@ -54,7 +54,12 @@ struct hparams {
 	int64_t layers, hidden, heads, groups, head, ffn, vocab, tokens, positions;
 	int64_t encoder_layers, encoder_tokens; /* of Megatron-core's T5, whose decoder has `layers`
 						   and `tokens`; 0: no encoder */
-	int is_bert, binary_head;               /* Megatron-core's BERT */
+	int hybrid;                             /* Megatron-core's hybrid model */
+	const char *pattern;                    /* hybrid_layer_pattern; NULL: none */
+	struct {
+		int64_t heads, head, state, groups;
+	} mamba;
+	int is_bert, binary_head; /* Megatron-core's BERT */
 	int64_t batch, microbatches;
 	int short_schedule; /* for a search: fewer micro-batches of a step are run */
 	int learned_positions, rope, gated, linear_bias, qkv_bias, norm_bias, rms_norm, untied;
@@ -63,8 +68,9 @@ struct hparams {
 	/* fused kernels of Megatron's command line: masked softmax (apex), rotary positions,
 	 * SwiGLU, GELU, dropout, cross entropy */
 	int fused_softmax, fused_rope, fused_swiglu, fused_gelu, fused_dropout, fused_loss;
-	int deterministic; /* --deterministic-mode */
-	int masks;         /* create_attention_mask_in_dataloader */
+	int fused_squared_relu; /* of the experts, with the router's weights */
+	int deterministic;      /* --deterministic-mode */
+	int masks;              /* create_attention_mask_in_dataloader */
 	struct latent {
 		int64_t q_rank, kv_rank, nope, rope, value;
 	} latent;               /* latent attention; kv_rank 0: none */
@@ -72,10 +78,12 @@ struct hparams {
 	int allgather, grouped; /* the allgather dispatcher; experts as one grouped product */
 	int overlap_grad_reduce, fused_gradient;
 	int64_t first_layers,
-		last_layers;  /* layers of the first and the last stage; 0: as the others */
-	struct stages stages; /* pipeline_model_parallel_layout; count 0: none */
-	int64_t mtp;          /* layers of multi-token prediction */
-	int64_t bucket_size;  /* elements; 0: Megatron's own */
+		last_layers; /* layers of the first and the last stage; 0: as the others */
+	int counts_embedding, counts_loss; /* they count as layers when the layers are divided */
+	struct stages stages;              /* pipeline_model_parallel_layout; count 0: none */
+	int64_t mtp;                       /* layers of multi-token prediction */
+	int mtp_repeated;                  /* they are one layer */
+	int64_t bucket_size;               /* elements; 0: Megatron's own */
 	/* fp8: products are in fp8; weights are; scales are for blocks of values */
 	int fp8, fp8_weights, fp8_blocks;
 	int64_t bf16_first, bf16_last;
@@ -96,7 +104,9 @@ struct hparams {
 	double attention_dropout, hidden_dropout;
 	/* experts; 0: dense */
 	int64_t experts, topk, expert_ffn, shared_ffn;
-	double capacity; /* most tokens of an expert over its even share; 0: no limit */
+	int64_t expert_width; /* moe_latent_size; 0: that of the layers */
+	int overlaps_experts; /* overlap_moe_expert_parallel_comm */
+	double capacity;      /* most tokens of an expert over its even share; 0: no limit */
 	int pads_experts;
 	enum experts_kind experts_as;
 	int norm_topk;     /* norm_topk_prob */

@@ -51,7 +51,7 @@ struct storage {
 	struct storage *next;
 };
 
-#define NODE_EDGES 5
+#define NODE_EDGES 6
 #define NODE_SAVED 10
 
 struct grad_node;

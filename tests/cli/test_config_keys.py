@@ -51,6 +51,7 @@ def values():
         limits = f.read()
     words = dict(re.findall(r'^CHOICE\((\w+), "(\S+)', limits, re.M))
     words["pipeline_model_parallel_layout"] = "EtL"
+    words["hybrid_layer_pattern"] = "M"
     return {name: {"INT": 1, "REAL": 0.5, "BOOL": True}.get(kind, words.get(name, "1")) for name, kind in fields
             if name not in ("environment", "activation_checkpoint_factor")}
 

@@ -14,6 +14,11 @@ BERT = ["--num-layers", "24", "--hidden-size", "1024", "--num-attention-heads", 
         "--micro-batch-size", "4", "--global-batch-size", "128", "--pipeline-model-parallel-size", "2", "--deterministic-mode",
         "--no-gradient-accumulation-fusion", "--bf16", "--attention-backend", "unfused", "--vocab-file", "vocab.txt"]
 
+HYBRID = ["--hidden-size", "1024", "--num-attention-heads", "16", "--group-query-attention", "--num-query-groups", "8", "--micro-batch-size", "4",
+          "--global-batch-size", "32", "--seq-length", "1024", "--max-position-embeddings", "1024", "--use-distributed-optimizer", "--overlap-grad-reduce",
+          "--overlap-param-gather", "--no-gradient-accumulation-fusion", "--attention-softmax-in-fp32", "--bf16", "--attention-backend", "unfused",
+          "--vocab-size", "50257", "--spec", "megatron.core.models.hybrid.hybrid_layer_specs", "hybrid_stack_spec"]
+
 
 def padded(vocabulary, tp=1):
     return -(-vocabulary // (128 * tp)) * 128 * tp
@@ -81,6 +86,82 @@ class Models(Case):
         self.assertEqual(said["config"]["model_type"], "bert")
         short = [word for word in T5 if word not in ("--decoder-seq-length", "128")]
         self.assertIn("decoder_seq_length", self.answer(*short, script="pretrain_t5.py", status=2))
+
+    def test_hybrid(self):
+        """Megatron-LM's functional tests hybrid_mr_mcore_te_tp1_pp4_cp1_dgx_a100_1N8G and ..._tp1_pp1_... measured these bytes after a step and at the peak of
+        their last rank on H100 (golden_values_dev_dgx_h100.json)."""
+        for pattern, stages, steady, peak in (("M-M-M-M*-M-|M-M-M*-M-M-|M-M*-M-M-M-|M*-M-M-M-M-", 4, 1784293376, 4483712000),
+                                              ("M-M-M-M*-M-M-M-M*-M-M-M-M*-M-M-M-M*-M-M-M-M-", 1, 3117479936, 10145497088)):
+            said = self.answer(*HYBRID, "--hybrid-layer-pattern", pattern, "--pipeline-model-parallel-size", str(stages))
+            last = said["estimates"][0]["per_stage"][-1]
+            self.assertLess(abs(last["steady_bytes"] / steady - 1), 0.0005)
+            self.assertLess(abs(last["peak_bytes"] / peak - 1), 0.0001)
+            self.assertEqual((said["config"]["num_layers"], said["config"]["model_type"]), (44, "hybrid"))
+
+    def test_layers_of_a_hybrid_model(self):
+        """One layer more of each kind, by a count by hand: two bytes a weight, four for its gradient."""
+        base = self.terms("M*-")
+        inner, shared = 2 * 1024, 2 * 8 * 128
+        heads = inner // 64
+        mamba = 2 * 1024 + 1024 * (2 * inner + shared + heads) + (4 + 1) * (inner + shared) + 3 * heads + inner + inner * 1024
+        attention = 2 * 1024 + 1024 * (1024 + 2 * 512) + 1024 + 2 * 512 + 1024 * 1025
+        for kind, count in (("M", mamba), ("*", attention), ("-", 2 * 1024 + 1025 * 4096 + 4097 * 1024)):
+            more = self.terms("M*-" + kind)
+            self.assertLess(abs(more["gradients.buffer"] - base["gradients.buffer"] - 4 * count), 4 * 2048, kind)
+
+    def terms(self, pattern, *more):
+        said = self.answer(*HYBRID, "--hybrid-layer-pattern", pattern, *more)
+        return {t["id"]: t["bytes"] for t in said["estimates"][0]["per_stage"][-1]["terms"]}
+
+    def test_experts_and_predictions_of_a_hybrid_model(self):
+        """Layers E have experts, those behind a slash predict a further token; one layer can predict all."""
+        experts = ["--num-experts", "8", "--expert-model-parallel-size", "8", "--moe-router-topk", "2", "--disable-bias-linear", "--mtp-use-repeated-layer"]
+        one = self.terms("M*E", *experts)["gradients.buffer"]
+        two = self.terms("M*E/*E", *experts)["gradients.buffer"]
+        self.assertLess(abs(self.terms("M*E/*E/*E", *experts)["gradients.buffer"] - two), 1)
+        predicts = 4 * 2 * 1024 + 1024 * 2048 + 2 * 1024 + 2 * 1024 * 1024 + 1024 * 1024 + 8 * 1024 + 8 * 1024 * 1024
+        self.assertLess(abs(two - one - 4 * predicts), 4 * 8192)
+
+    def test_experts_of_a_narrower_width(self):
+        """--moe-latent-size 256 of 1024: two projections (256 x 1024), and experts of 2 x 4096 x 256 instead of 2 x 4096 x 1024."""
+        experts = ["--num-experts", "8", "--expert-model-parallel-size", "8", "--disable-bias-linear"]
+        whole, narrow = (self.terms("M*E", *experts, *more)["gradients.buffer"] for more in ([], ["--moe-latent-size", "256"]))
+        self.assertLess(abs(whole - narrow - 4 * (2 * 4096 * (1024 - 256) - 2 * 256 * 1024)), 4 * 4096)
+
+    def test_fused_activation_of_experts(self):
+        """weighted_bias_swiglu_impl() saves its input alone; without it the result before the router's weights (4096 tokens x 2 x 2 bytes) is kept, too, and
+        two tensors of silu."""
+        experts = ["--num-experts", "8", "--expert-model-parallel-size", "8", "--disable-bias-linear", "--swiglu", "--ffn-hidden-size", "2048"]
+        fused, single = (self.terms("M*E", *experts, *more)["activations.moe.hidden"] for more in ([], ["--no-bias-swiglu-fusion"]))
+        one = 4096 * 2 * 2048 * 2
+        self.assertLess(abs(fused - 3 * one), MIB)
+        self.assertGreaterEqual(single - fused, one)
+
+    def test_embedding_and_loss_count_as_layers(self):
+        """6 layers and two in place of the embedding and the loss on 4 stages of 2 chunks: the first and the last stage have one layer, the others two."""
+        words = ["--num-layers", "6", "--hidden-size", "512", "--num-attention-heads", "8", "--seq-length", "1024", "--max-position-embeddings", "1024",
+                 "--micro-batch-size", "4", "--global-batch-size", "32", "--bf16", "--padded-vocab-size", "51200", "--pipeline-model-parallel-size", "4",
+                 "--num-virtual-stages-per-pipeline-rank", "2", "--account-for-embedding-in-pipeline-split", "--account-for-loss-in-pipeline-split"]
+        stages = self.answer(*words)["estimates"][0]["per_stage"]
+        sizes = [{t["id"]: t["steady_bytes"] for t in stage["terms"]}["gradients.buffer"] for stage in stages]
+        ends = (4 * (51200 + 1024) * 512, 0, 0, 4 * (51200 * 512 + 2 * 512))
+        for size, layers, more in zip(sizes, (1, 2, 2, 1), ends):
+            self.assertLess(abs(size - more - 4 * layers * layer(512, 2048)), 2 * MIB)
+
+    def test_sizes_of_a_checkpoint(self):
+        """--use-checkpoint-args beside the sizes of the model changes nothing; without them nothing is known."""
+        said, plain = self.answer(*BERT, "--use-checkpoint-args"), self.answer(*BERT)
+        self.assertEqual(said["estimates"][0]["per_stage"], plain["estimates"][0]["per_stage"])
+        self.assertIn("--use-checkpoint-args", json.dumps(said))
+        self.assertIn("sizes that stand in a checkpoint", self.answer(*BERT[2:], "--use-checkpoint-args", status=2))
+
+    def test_what_is_not_modelled_of_hybrid_models(self):
+        for arguments, key in ((["--hybrid-layer-pattern", "MG"], "hybrid_layer_pattern"), (["--num-layers", "4"], "hybrid_layer_pattern"), (["--hybrid-layer-pattern", "ME"], "num_experts"),
+                               (["--hybrid-layer-pattern", "M", "--transformer-impl", "local"], "transformer_impl"),
+                               (["--hybrid-layer-pattern", "Mx"], "hybrid_layer_pattern"), (["--hybrid-layer-pattern", "M", "--mamba-num-groups", "7"], "mamba_num"),
+                               (["--hybrid-layer-pattern", "M", "--mtp-num-layers", "1"], "hybrid_layer_pattern"),
+                               (["--hybrid-layer-pattern", "M", "--fp8-format", "hybrid"], "fp8")):
+            self.assertIn(key, self.answer(*HYBRID, *arguments, status=2))
 
     def test_what_is_not_modelled(self):
         for arguments, key in ((["--context-parallel-size", "2"], "context_parallel_size"), (["--pipeline-model-parallel-size", "2"], "pipeline_model"),

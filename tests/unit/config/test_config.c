@@ -12,7 +12,7 @@
 
 #include "util/buf.h"
 #include "config/config.h"
-#include "config/layer_pattern.h"
+#include "patterns/layer_pattern.h"
 #include "render/config_show.h"
 #include "config/pipeline_layout.h"
 #include "readers/native.h"

@@ -1,5 +1,5 @@
 /* A parser by recursive descent: sum, product, factor, list. */
-#include "config/layer_pattern.h"
+#include "patterns/layer_pattern.h"
 
 #include <stdint.h>
 #include <stdlib.h>
