@@ -3,6 +3,7 @@
 #include "cmd/simulation_messages.h"
 #include "estimate/device.h"
 #include "systems/systems.h"
+#include "session/job_assume.h"
 #include "session/job_options.h"
 #include "plan/plan.h"
 #include "json/plan_json.h"
@@ -80,7 +81,8 @@ static void clear_progress(void)
 		fputs("\r\033[K", stderr);
 }
 
-static int ask(struct plan *p, const struct options *o, struct config *c, struct err *e)
+static int ask(struct plan *p, const struct options *o, struct config *c, struct buf *assumed,
+	       struct err *e)
 {
 	int status;
 
@@ -97,8 +99,10 @@ static int ask(struct plan *p, const struct options *o, struct config *c, struct
 		if (plan_fix(p, o->fixed.at[i], e) < 0)
 			return -1;
 	p->system = o->system ? system_find(o->system, e) : plan_default_system();
-	if (!p->system || job_read(&o->job, c, e) < 0)
+	if (!p->system || job_read(&o->job, c, e) < 0 ||
+	    job_assume_plan(c, o->gpus, assumed, e) < 0)
 		return -1;
+	p->assumed = assumed->text;
 	p->memory = device_memory(c, e);
 	if (!p->memory)
 		return err_set(e, "plan needs a GPU: --gpu NAME, or device_memory_bytes");
@@ -150,6 +154,7 @@ static int verify(const struct plan *p, const struct options *o, struct err *e)
 static int plan(const struct options *o)
 {
 	struct options planned = *o;
+	struct buf assumed = { 0 };
 	struct err e = { 0 };
 	struct config c;
 	struct plan p;
@@ -162,13 +167,14 @@ static int plan(const struct options *o)
 	if (o->verify && !o->job.command.count)
 		err_set(&e,
 			"--verify needs a command: -- COMMAND with {tp}, {pp}, {cp}, {mbs} ... in it");
-	if (e.text[0] || ask(&p, &planned, &c, &e) < 0)
+	if (e.text[0] || ask(&p, &planned, &c, &assumed, &e) < 0)
 		status = command_fail(STATUS_USAGE, &e);
 	else if (!o->verify || !o->json)
 		status = print(&p, o, NULL);
 	if (o->verify && status == STATUS_SUCCESS)
 		status = verify(&p, o, &e);
 	plan_release(&p);
+	buf_release(&assumed);
 	config_release(&c);
 	return status;
 }
@@ -231,7 +237,8 @@ const struct command cmd_plan = {
 		"[OPTIONS] --gpus N --gpu NAME [--config FILE]... [--set KEY=VALUE]... [-- COMMAND...]",
 	.about =
 		"Lists the parallel layouts of a job that fit on N GPUs, the fastest first, by a predicted time of a\n"
-		"training step. The job must declare global_batch_size; the layout that it declares is not used.",
+		"training step. For a model's file without them, a sequence has at most 4,096 tokens and the global batch one\n"
+		"sequence for each GPU. The layout that the job declares is not used.",
 	.more_help = more_help,
 	.options = { .rows = rows, .count = ARRAY_SIZE(rows), .command = &given.job.command },
 	.run = run,

@@ -128,6 +128,8 @@ void plan_json(const struct plan *plan, enum plan_launcher launcher, json_t *sim
 	json_members_add(&m, "gpus", json_integer(plan->gpus));
 	json_members_add(&m, "device_memory_bytes", json_integer((json_int_t)plan->memory));
 	json_members_add(&m, "order", json_string(plan->order == ORDER_TIME ? "time" : "document"));
+	if (plan->assumed)
+		json_members_add(&m, "assumed", json_string(plan->assumed));
 	json_members_add(&m, "assumes_attention_masks", json_boolean(plan->assumes_masks));
 	json_members_add_list(&m, "layouts", layout_json, &fitting, plan->fitting.count);
 	json_members_add(&m, "not_judged", json_integer(plan->not_judged));

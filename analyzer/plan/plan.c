@@ -192,6 +192,9 @@ static int check(const struct plan *plan, struct err *e)
 	size_t count = 0;
 	int status = 0;
 
+	if (GIVEN(plan->config, hybrid_layer_pattern))
+		return err_set(e, "plan has no times of hybrid models (hybrid_layer_pattern) yet");
+
 	for (size_t i = 0; i < ARRAY_SIZE(needed); i++) {
 		const char *name = config_name(needed[i].field);
 

@@ -64,6 +64,7 @@ struct plan {
 	struct plan_layouts discarded;
 	int64_t discarded_counts[DISCARDS];
 	enum plan_order order; /* ORDER_DOCUMENT if no time can be predicted */
+	const char *assumed;   /* values that nothing declares, as words for people; NULL: none */
 	int assumes_masks;     /* the times assume what builds_masks of struct system says */
 	/* The number of green layouts after which a system that takes long stops: the rest is only
 	 * counted, since it comes later in the order. 0: it judges every layout. */

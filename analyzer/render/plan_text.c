@@ -236,6 +236,8 @@ void plan_text(const struct plan *plan, enum plan_launcher launcher, size_t top,
 			   "predicted from data sheets, published rates of kernels and the traffic "
 			   "between GPUs: docs/planner.md says how far it was off",
 			   0);
+	if (plan->assumed)
+		page_field(&p, "assumed", plan->assumed, 0);
 	if (plan->order == ORDER_TIME && plan->assumes_masks)
 		page_field(&p, "assumed",
 			   "the data loader builds an attention mask for each sample, as in the "

@@ -15,26 +15,53 @@ static int assume(struct config *c, enum config_field f, int64_t value, struct b
 	return config_set_int(c, f, value, ASSUMED, e);
 }
 
-int job_assume(struct config *c, struct buf *assumptions, struct err *e)
+static int assume_tokens(struct config *c, struct buf *assumptions, struct err *e)
 {
 	int64_t most = config_most_tokens(c);
+	int is_all = most > 0 && most <= MOST_TOKENS;
 
+	if (config_has(c, CONFIG_seq_length))
+		return 0;
+	if (assume(c, CONFIG_seq_length, is_all ? most : MOST_TOKENS, assumptions, e))
+		return -1;
+	if (is_all)
+		buf_puts(assumptions, " (the model's most)");
+	else if (most)
+		buf_addf(assumptions, " (of the model's %lld)", (long long)most);
+	return 0;
+}
+
+static void tell_precision(const struct config *c, struct buf *assumptions)
+{
+	if (!config_has(c, CONFIG_precision))
+		buf_addf(assumptions, "%sprecision bf16-mixed", assumptions->length ? ", " : "");
+}
+
+int job_assume(struct config *c, struct buf *assumptions, struct err *e)
+{
 	if (!c->model_file)
 		return 0;
 	if (!config_has(c, CONFIG_micro_batch_size) &&
 	    assume(c, CONFIG_micro_batch_size, 1, assumptions, e))
 		return -1;
-	if (!config_has(c, CONFIG_seq_length)) {
-		int is_all = most > 0 && most <= MOST_TOKENS;
-
-		if (assume(c, CONFIG_seq_length, is_all ? most : MOST_TOKENS, assumptions, e))
-			return -1;
-		if (is_all)
-			buf_puts(assumptions, " (the model's most)");
-		else if (most)
-			buf_addf(assumptions, " (of the model's %lld)", (long long)most);
-	}
-	if (!config_has(c, CONFIG_precision))
-		buf_addf(assumptions, "%sprecision bf16-mixed", assumptions->length ? ", " : "");
+	if (assume_tokens(c, assumptions, e))
+		return -1;
+	tell_precision(c, assumptions);
 	return config_derive(c, e);
+}
+
+int job_assume_plan(struct config *c, int64_t gpus, struct buf *assumptions, struct err *e)
+{
+	if (!c->model_file)
+		return 0;
+	if (assume_tokens(c, assumptions, e))
+		return -1;
+	if (!config_has(c, CONFIG_global_batch_size)) {
+		if (assume(c, CONFIG_global_batch_size, gpus, assumptions, e))
+			return -1;
+		buf_puts(assumptions, " (a sequence for each GPU)");
+	}
+	if (assumptions->length)
+		tell_precision(c, assumptions);
+	return 0;
 }

@@ -10,4 +10,8 @@ struct buf;
  * file, if nothing declares them. Appends what it assumes to `assumptions`, as words for people. */
 int job_assume(struct config *c, struct buf *assumptions, struct err *e);
 
+/* The same for a plan of `gpus` GPUs, which chooses the micro-batch: a global batch of a sequence
+ * for each GPU. */
+int job_assume_plan(struct config *c, int64_t gpus, struct buf *assumptions, struct err *e);
+
 #endif

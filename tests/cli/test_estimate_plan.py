@@ -1,8 +1,9 @@
 """memtrace plan: the numbers of every layout equal those of estimate, the order is right, and each discarded layout has a reason."""
 import json
+import os
 import re
 
-from harness import Case, MEMTRACE, GiB
+from harness import Case, MEMTRACE, ROOT, GiB
 from test_estimate import LLAMA_8B
 from test_estimate_facts import options
 
@@ -141,6 +142,21 @@ class Plan(Case):
         for wrong in (["--gpus", "0"], ["--fix", "tp"], ["--fix", "xp=1"], ["--fix", "tp=0"], ["--gpu", "H1000"]):
             self.run_([MEMTRACE, "plan", "--gpus", "8", "--gpu", "H100", *options(JOB), *wrong], status=2)
         self.assertIn("--gpu", self.run_([MEMTRACE, "plan", "--gpus", "8", *options(JOB)], status=2).stderr)
+
+    def test_values_that_a_model_file_does_not_have(self):
+        """As `estimate` assumes them, and told; what is declared is not assumed, and --set of sizes alone assumes nothing."""
+        path = os.path.join(ROOT, "tests", "config", "llama-3.1-8b", "config.json")
+        words = [MEMTRACE, "plan", "--gpus", "16", "--gpu", "H100-80GB", "--config", path]
+        said = json.loads(self.run_([*words, "--json"]).stdout)
+        declared = json.loads(self.run_([*words, "--json", "--set", "seq_length=4096", "--set", "global_batch_size=16"]).stdout)
+        self.assertEqual(said.pop("assumed"), "seq_length 4096 (of the model's 131072), global_batch_size 16 (a sequence for each GPU), precision bf16-mixed")
+        self.assertEqual(said, declared)
+        self.assertIn("global_batch_size 16 (a sequence for each GPU)", " ".join(self.run_(words).stdout.split()))
+        self.assertNotIn("seq_length 4096", self.run_([*words, "--set", "seq_length=8192"]).stdout)
+
+    def test_hybrid_models_have_no_times(self):
+        words = [MEMTRACE, "plan", "--gpus", "8", "--gpu", "H100", *options(JOB), "--set", "hybrid_layer_pattern=M*-"]
+        self.assertIn("hybrid_layer_pattern", self.run_(words, status=2).stderr)
 
     def test_whole_cluster(self):
         plan = self.plan(config=dict(JOB, global_batch_size=16384, seq_length=131072), gpus=16384, gpu="H100")
