@@ -2,6 +2,7 @@
 
 #include "config/parameter_count.h"
 #include "readers/derive.h"
+#include "readers/hf.h"
 #include "util/buf.h"
 
 #define MOST_TOKENS 4096
@@ -50,6 +51,18 @@ int job_assume(struct config *c, struct buf *assumptions, struct err *e)
 	return config_derive(c, e);
 }
 
+/* A plan divides layers that are alike; what else such a model has is not in the numbers. */
+static void tell_decoder(const struct config *c, struct buf *assumptions)
+{
+	const char *before = assumptions->length ? ", " : "";
+
+	if (config_has(c, CONFIG_model_type) && !hf_knows_type(c->model_type))
+		buf_addf(assumptions, "%smodel_type %s is a decoder of these sizes", before,
+			 c->model_type);
+	else if (c->is_language_part)
+		buf_addf(assumptions, "%sthe language model (text_config) alone", before);
+}
+
 int job_assume_plan(struct config *c, int64_t gpus, struct buf *assumptions, struct err *e)
 {
 	if (!c->model_file)
@@ -63,5 +76,6 @@ int job_assume_plan(struct config *c, int64_t gpus, struct buf *assumptions, str
 	}
 	if (assumptions->length)
 		tell_precision(c, assumptions);
+	tell_decoder(c, assumptions);
 	return 0;
 }

@@ -154,6 +154,15 @@ class Plan(Case):
         self.assertIn("global_batch_size 16 (a sequence for each GPU)", " ".join(self.run_(words).stdout.split()))
         self.assertNotIn("seq_length 4096", self.run_([*words, "--set", "seq_length=8192"]).stdout)
 
+    def test_a_model_type_that_is_not_known(self):
+        """Its sizes are planned as a decoder's, and the answer says so."""
+        with open(os.path.join(ROOT, "tests", "config", "llama-3.1-8b", "config.json")) as f:
+            model = dict(json.load(f), model_type="siglip_text_model")
+        with open(os.path.join(self.dir, "config.json"), "w") as f:
+            json.dump(model, f)
+        words = [MEMTRACE, "plan", "--gpus", "16", "--gpu", "H100-80GB", "--config", "config.json", "--set", "seq_length=2048", "--set", "global_batch_size=16"]
+        self.assertIn("model_type siglip_text_model is a decoder of these sizes", " ".join(self.run_(words).stdout.split()))
+
     def test_hybrid_models_have_no_times(self):
         words = [MEMTRACE, "plan", "--gpus", "8", "--gpu", "H100", *options(JOB), "--set", "hybrid_layer_pattern=M*-"]
         self.assertIn("hybrid_layer_pattern", self.run_(words, status=2).stderr)

@@ -11,13 +11,8 @@
 #include <cmocka.h>
 
 #include "util/buf.h"
-<<<<<<< HEAD:tests/unit/readers/test_large.c
-#include "readers/files.h"
-#include "config/layer_pattern.h"
-=======
-#include "config/files.h"
 #include "patterns/layer_pattern.h"
->>>>>>> a103148c (megatron: hybrid models of Mamba, attention, feed-forward and expert layers; narrow experts, fused weighted activations, uneven chunks):tests/unit/config/test_config_size.c
+#include "readers/files.h"
 #include "util/err.h"
 
 enum { TRIES = 8, MAX_MILLISECONDS = 20000 };
