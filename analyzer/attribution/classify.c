@@ -1,13 +1,14 @@
 #include "attribution/classify.h"
 
+#include "attribution/corrections.h"
 #include "attribution/evaluation.h"
-#include "util/size_counts.h"
 
 #include <stdlib.h>
 
 /* Live blocks of one stack that were allocated over so many calls of the model are a collection of
- * the job's, not the inputs of a step. */
+ * the job's, not the inputs of a step. Training may read several micro-batches ahead. */
 #define MAX_INPUTS 8
+#define MAX_EVALUATED 2
 
 /* After so many calls of the model without a backward pass, the job does not train. */
 #define MIN_GENERATED 8
@@ -81,10 +82,10 @@ static int is_workspace(const struct block_context *c, const struct block_info *
 
 /* A block that the job's own code allocated is an input, unless such blocks add up over calls of
  * the model. */
-static enum category of_main(const struct block_info *f)
+static enum category of_main(const struct block_info *f, uint32_t most)
 {
-	return f->siblings.last_call - f->siblings.first_call >= MAX_INPUTS ? CATEGORY_OTHER
-									    : CATEGORY_INPUTS;
+	return f->siblings.last_call - f->siblings.first_call >= most ? CATEGORY_OTHER
+								      : CATEGORY_INPUTS;
 }
 
 /*
@@ -95,7 +96,7 @@ static enum category of_main(const struct block_info *f)
 static enum category of_lasting(const struct block_info *f, int is_input)
 {
 	if (is_input)
-		return of_main(f);
+		return of_main(f, MAX_INPUTS);
 	return f->alloc_span->step > 1 || f->siblings.last_step > 1 ? CATEGORY_ACTIVATIONS
 								    : CATEGORY_BUFFERS;
 }
@@ -163,7 +164,8 @@ static enum category of_evaluation(const struct block_info *f)
 	/* A loss that compares with the result of the pass saves it. */
 	if (f->free_span && f->free_span->phase == PHASE_BACKWARD)
 		return CATEGORY_ACTIVATIONS;
-	return f->alloc_span->activity == ACTIVITY_MAIN ? of_main(f) : CATEGORY_TEMPORARIES;
+	return f->alloc_span->activity == ACTIVITY_MAIN ? of_main(f, MAX_EVALUATED)
+							: CATEGORY_TEMPORARIES;
 }
 
 /* The time between a backward pass and the next forward pass is the optimizer's step, and the
@@ -239,124 +241,6 @@ static enum category category_of(const struct block_context *c, const struct blo
 	}
 }
 
-/* The sizes of the blocks of some categories. */
-static struct size_counts sizes_of(const struct lifetimes *l, unsigned categories)
-{
-	struct size_counts s = { 0 };
-
-	for (size_t i = 0; i < l->count; i++)
-		if (categories & 1u << l->list[i].category)
-			size_counts_add(&s, l->list[i].alloc.bytes);
-	size_counts_sort(&s);
-	return s;
-}
-
-/* How many blocks have `size`, or its half or double: the same tensor in another precision? */
-static uint64_t count_alike(const struct size_counts *s, bytes size)
-{
-	return size_counts_find(s, size) + size_counts_find(s, 2 * size) +
-	       size_counts_find(s, size / 2);
-}
-
-/* Is the block a parameter for no other reason than that a constructor allocated it? */
-static int is_doubtful(const struct block_context *c, const struct lifetime *l)
-{
-	const struct stack_info *p = tables_stack_info(c->in.tables, l->alloc.stack);
-
-	return l->category == CATEGORY_PARAMETERS && p->flags & STACK_INIT &&
-	       block_context_hint(c, p) == HINT_NOTHING;
-}
-
-/*
- * A constructor allocates a module's parameters and its buffers, but only parameters are trained.
- * If most of the certain parameters have gradients or optimizer states of their size, a doubtful
- * one that has none is a buffer.
- */
-static void find_untrained(const struct block_context *c, struct lifetimes *l)
-{
-	struct size_counts trained =
-		sizes_of(l, 1u << CATEGORY_OPTIMIZER_STATES | 1u << CATEGORY_GRADIENTS);
-	struct size_counts parameters = sizes_of(l, 1u << CATEGORY_PARAMETERS);
-	bytes certain = 0, matched = 0;
-
-	for (size_t i = 0; i < l->count; i++) {
-		bytes size = l->list[i].alloc.bytes;
-
-		if (l->list[i].category != CATEGORY_PARAMETERS || is_doubtful(c, &l->list[i]))
-			continue;
-		certain = bytes_add(certain, size);
-		if (count_alike(&trained, size))
-			matched = bytes_add(matched, size);
-	}
-	for (size_t i = 0; i < l->count && matched > certain / 2; i++) {
-		bytes size = l->list[i].alloc.bytes;
-
-		if (is_doubtful(c, &l->list[i]) &&
-		    count_alike(&trained, size) < count_alike(&parameters, size))
-			l->list[i].category = CATEGORY_BUFFERS;
-	}
-	size_counts_release(&trained);
-	size_counts_release(&parameters);
-}
-
-/*
- * A job that moves its modules to the GPU allocates no parameters there. If it failed before the
- * model was called, other blocks of constructors are not known to be of a module: a data set has a
- * constructor too.
- */
-static void find_constructed(const struct block_context *c, struct lifetimes *l)
-{
-	int moves = 0;
-
-	if (!c->span_count || c->in.spans->list[c->span_count - 1].phase != PHASE_SETUP)
-		return;
-	for (size_t i = 0; i < l->count && !moves; i++)
-		moves = stack_hint(
-				tables_stack_info(c->in.tables, l->list[i].alloc.stack)->flags) ==
-			HINT_APPLY;
-	for (size_t i = 0; moves && i < l->count; i++)
-		if (is_doubtful(c, &l->list[i]))
-			l->list[i].category = CATEGORY_OTHER;
-}
-
-/* If the trace ends within a backward pass, a block of a parameter's size is its gradient. */
-static void find_gradients(const struct block_context *c, struct lifetimes *l)
-{
-	struct size_counts parameters = sizes_of(l, 1u << CATEGORY_PARAMETERS);
-
-	for (size_t i = 0; i < l->count; i++) {
-		struct lifetime *x = &l->list[i];
-		struct block_info f;
-
-		if (x->category != CATEGORY_TEMPORARIES)
-			continue;
-		f = block_info_of(c, x);
-		if (f.alloc_span && !f.free_span && f.alloc_span->phase == PHASE_BACKWARD &&
-		    f.backward_end == c->span_count && count_alike(&parameters, x->alloc.bytes))
-			x->category = CATEGORY_GRADIENTS;
-	}
-	size_counts_release(&parameters);
-}
-
-/* A block that the job's own code allocates after the backward pass and keeps may be a state of
- * an optimizer that it wrote itself. Such a block has the size of a parameter; one of another
- * size is data. */
-static void find_kept_data(const struct block_context *c, struct lifetimes *l)
-{
-	struct size_counts trained =
-		sizes_of(l, 1u << CATEGORY_PARAMETERS | 1u << CATEGORY_GRADIENTS);
-
-	for (size_t i = 0; i < l->count; i++) {
-		uint32_t flags = tables_stack_flags(c->in.tables, l->list[i].alloc.stack);
-
-		if (l->list[i].category == CATEGORY_OPTIMIZER_STATES && flags & STACK_FRAMES &&
-		    !(flags & STACK_OPTIMIZER) && !stack_hint(flags) &&
-		    !count_alike(&trained, l->list[i].alloc.bytes))
-			l->list[i].category = CATEGORY_OTHER;
-	}
-	size_counts_release(&trained);
-}
-
 void classify_beside(struct lifetimes *l, struct lifetimes *others, const struct block_setting *in)
 {
 	struct block_context c;
@@ -367,10 +251,7 @@ void classify_beside(struct lifetimes *l, struct lifetimes *others, const struct
 
 		l->list[i].category = (uint8_t)category_of(&c, &f);
 	}
-	find_untrained(&c, l);
-	find_constructed(&c, l);
-	find_gradients(&c, l);
-	find_kept_data(&c, l);
+	correct_categories(&c, l);
 	for (size_t i = 0; i < others->count; i++) {
 		struct block_info f = block_info_of(&c, &others->list[i]);
 

@@ -133,6 +133,22 @@ class Libraries(Checks):
         self.check("trainers.py", "sft_lora")
 
 
+class SecondUses(Checks):
+    """Tensors whose place suggests something else (tests/jobs/second_uses.py)"""
+
+    def test_graph_of_gradients(self):
+        """What create_graph=True keeps of a backward pass is saved for the next one: activations, and no gradients."""
+        self.check("second_uses.py", "penalty")
+
+    def test_states_of_a_checkpoint(self):
+        """Adam's states are the tensors that torch.load() made."""
+        self.check("second_uses.py", "resumed")
+
+    def test_predictions_that_are_kept(self):
+        """Six outputs of an evaluation, of 4096 x 4096 numbers in fp32 each, are no inputs."""
+        self.check("second_uses.py", "predictions", nothing_of=("activations",), copies=6 * 4096 * 4096 * 4)
+
+
 class Generation(Case):
     """Keys and values of 4 layers, 4 heads of 128, in bf16: 8192 bytes a token of a sequence. The sizes are multiples of 512 bytes."""
     TOKEN = 2 * 4 * 4 * 128 * 2
