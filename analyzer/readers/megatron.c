@@ -1,7 +1,7 @@
 /* The arguments of Megatron-LM in snake case. An argument with the name of a field needs no row. */
 #include "readers/megatron.h"
 
-#include "config/megatron_models.h"
+#include "readers/megatron_models.h"
 
 #include <stdio.h>
 #include <stdlib.h>

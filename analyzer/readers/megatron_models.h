@@ -1,8 +1,8 @@
 /* Which of Megatron-core's models a command line or file describes. */
-#ifndef CONFIG_MEGATRON_MODELS_H
-#define CONFIG_MEGATRON_MODELS_H
+#ifndef READERS_MEGATRON_MODELS_H
+#define READERS_MEGATRON_MODELS_H
 
-#include "config/reader.h"
+#include "readers/reader.h"
 
 /* What the arguments that were read say. */
 enum megatron_signs {

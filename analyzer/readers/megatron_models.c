@@ -1,4 +1,4 @@
-#include "config/megatron_models.h"
+#include "readers/megatron_models.h"
 
 #include <string.h>
 
