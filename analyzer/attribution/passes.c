@@ -6,7 +6,6 @@
 
 #include <stdlib.h>
 
-#define MAX_CALLERS 64
 #define MAX_SHORTER                                                                            \
 	16          /* batches vary in length; a smaller block of one line is of another layer \
 		     */
@@ -223,10 +222,10 @@ static int by_model(const void *a, const void *b)
 	return x->model != y->model ? ORDER(x->model, y->model) : by_time(a, b);
 }
 
-static int is_one_of(const uint32_t *callers, size_t count, uint32_t caller)
+int passes_called_again(const struct live_passes *live, uint32_t caller)
 {
-	for (size_t i = 0; i < count; i++)
-		if (callers[i] == caller)
+	for (uint32_t i = 0; i < live->again_caller_count; i++)
+		if (live->again_callers[i] == caller)
 			return 1;
 	return 0;
 }
@@ -235,8 +234,6 @@ static int is_one_of(const uint32_t *callers, size_t count, uint32_t caller)
  * another. Sorts the blocks, which are those of one pass. */
 static void find_called_again(struct live_passes *live, struct made *list, size_t count)
 {
-	uint32_t callers[MAX_CALLERS];
-	size_t found = 0;
 	bytes largest = -1;
 
 	if (count)
@@ -246,8 +243,9 @@ static void find_called_again(struct live_passes *live, struct made *list, size_
 
 		if (!x->model || next->model != x->model || next->caller == x->caller)
 			continue;
-		if (found < MAX_CALLERS && !is_one_of(callers, found, x->caller))
-			callers[found++] = x->caller;
+		if (live->again_caller_count < PASSES_CALLERS &&
+		    !passes_called_again(live, x->caller))
+			live->again_callers[live->again_caller_count++] = x->caller;
 		if (x->bytes > largest) {
 			largest = x->bytes;
 			live->again_stack = next->stack;
@@ -255,7 +253,7 @@ static void find_called_again(struct live_passes *live, struct made *list, size_
 		}
 	}
 	for (size_t i = 0; i < count; i++)
-		if (is_one_of(callers, found, list[i].caller))
+		if (passes_called_again(live, list[i].caller))
 			live->again = bytes_add(live->again, list[i].bytes);
 }
 
@@ -394,6 +392,12 @@ static bytes graph_of_gradients(const struct lifetimes *l, const struct spans *s
 	return sum;
 }
 
+/* In the optimizer's step, no forward pass goes on: what backward passes have followed is over. */
+static int is_past_passes(const struct span *now)
+{
+	return now && now->activity == ACTIVITY_OPTIMIZER;
+}
+
 struct live_passes passes_live(const struct lifetimes *l, const struct spans *spans,
 			       const struct tables *t, uint32_t request, uint64_t at_ns)
 {
@@ -410,8 +414,10 @@ struct live_passes passes_live(const struct lifetimes *l, const struct spans *sp
 
 	live.count = (uint32_t)passes;
 	live.newest = passes ? all[passes - 1].bytes : 0;
-	for (size_t i = 0; i + 1 < passes; i++) {
-		if (!all[i].is_repeated)
+	for (size_t i = 0; i < passes; i++) {
+		int is_past = is_past_passes(now) && all[i].backwards < over;
+
+		if (!is_past && (i + 1 == passes || !all[i].is_repeated))
 			continue;
 		if (all[i].backwards >= over && all[i + 1].is_sure) {
 			live.waiting = bytes_add(live.waiting, all[i].bytes);

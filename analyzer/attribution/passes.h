@@ -13,6 +13,8 @@
 #include "attribution/spans.h"
 #include "trace/tables.h"
 
+#define PASSES_CALLERS 64
+
 /* Live blocks that models allocated in earlier steps, and that the job's own code allocates in
  * each step again. */
 struct left_blocks {
@@ -36,10 +38,16 @@ struct live_passes {
 	/* Bytes of the newest pass that a call of the model allocated, if another line called it
 	 * again. */
 	bytes again;
+	/* The lines that made such calls (caller_hash of their stacks), but for those beyond the
+	 * room. */
+	uint32_t again_callers[PASSES_CALLERS], again_caller_count;
 	/* Stacks of a block that the other call made, and of one that the first call made. */
 	uint32_t again_stack, first_stack;
 	struct left_blocks left;
 };
+
+/* Is it a line whose call of the model another line repeated? */
+int passes_called_again(const struct live_passes *live, uint32_t caller);
 
 /* `l` is classified. `request`: the stack of the request that failed at this moment, MT_NO_STACK
  * for none. `at_ns`: the moment. */

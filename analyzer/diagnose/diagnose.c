@@ -10,7 +10,15 @@
 #include <string.h>
 
 enum rule_severity { RULE_OOM, RULE_SLOW, RULE_WARNING, RULE_INFO };
-enum tier { TIER_WRONG, TIER_NEEDLESS, TIER_PIECES, TIER_PEAK, TIER_STATE, TIER_DEFAULT };
+enum tier {
+	TIER_WRONG,
+	TIER_NEEDLESS,
+	TIER_PIECES,
+	TIER_PEAK,
+	TIER_STATE,
+	TIER_DEFAULT,
+	TIER_LAST
+};
 enum rule_confidence { CONFIDENCE_HIGH, CONFIDENCE_MEDIUM, CONFIDENCE_LOW };
 
 #define NO_NUMBER SAVING_UNKNOWN
@@ -133,18 +141,6 @@ static const struct {
 #include "diagnose/rules.def"
 #undef REMEDY
 };
-
-const char *rule_unfailed(size_t i)
-{
-	static const char *const messages[] = {
-#define UNFAILED(rule, message) [RULE_##rule] = message,
-#include "diagnose/rules.def"
-#undef UNFAILED
-		[RULES] = NULL,
-	};
-
-	return i < RULES ? messages[i] : NULL;
-}
 
 const char *saving_bound_name(enum saving_bound b)
 {
@@ -321,10 +317,13 @@ static enum tier tier_of(const struct metrics *m, enum rule rule, bytes weight)
 {
 	/* Without a proof of inference, other explanations of the peak come first. */
 	if (rule == RULE_INFERENCE_GRAPH && !m->inference)
-		return TIER_DEFAULT;
+		return m->predicts ? TIER_PEAK : TIER_DEFAULT;
 	/* A second training loop looks the same until its first backward pass. */
 	if (rule == RULE_EVAL_GRAPH_KEPT && !m->run_evaluates)
 		return ONE_TENSOR ? TIER_DEFAULT : TIER_PEAK;
+	/* What training has needlessly, evaluation lacks. */
+	if (rule == RULE_EVAL_BATCH_LARGE && when_SECOND_MODEL(m))
+		return TIER_PEAK;
 	/* One tensor, and all that follows from it has twice its size: a type, and no large result.
 	 */
 	if (rule == RULE_ACT_UPCAST && m->doubled_once)
@@ -340,11 +339,11 @@ static enum tier tier_of(const struct metrics *m, enum rule rule, bytes weight)
 	if (m->died && rule == RULE_FRAG_EXTERNAL &&
 	    (m->cached < m->reserved / 3 ||
 	     ((m->step > 1 || IS_HUGE) && m->allocated + m->requested > m->allocated_peak)))
-		return TIER_DEFAULT;
+		return TIER_LAST;
 	if (!m->died || weight >= m->allocated / 5 ||
 	    (weight >= m->allocated / 10 && weight >= m->requested))
 		return m->died && m->step <= 1 && !m->in_setup ? TIER_PEAK : TIER_PIECES;
-	return TIER_DEFAULT;
+	return TIER_LAST;
 }
 
 /* The stack that allocated the blocks that the rule is about; NULL if there is none. */

@@ -79,7 +79,4 @@ const struct finding *diagnosis_cause(const struct diagnosis *d, size_t rank);
 /* Adds a message with its {metrics} filled in. They become evidence of `f`, which may be NULL. */
 void diagnose_fill(struct buf *out, const char *format, const struct metrics *m, struct finding *f);
 
-/* The message of a row of rules.def if no request failed; NULL: the same. */
-const char *rule_unfailed(size_t i);
-
 #endif

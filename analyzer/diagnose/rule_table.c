@@ -2,6 +2,8 @@
 
 #include "util/util.h"
 
+#include <string.h>
+
 const struct rule_row *rule_at(size_t i)
 {
 	static const struct rule_row rows[] = {
@@ -15,4 +17,21 @@ const struct rule_row *rule_at(size_t i)
 	};
 
 	return i < ARRAY_SIZE(rows) ? &rows[i] : NULL;
+}
+
+const char *rule_unfailed(size_t i)
+{
+	static const struct {
+		const char *id, *message;
+	} messages[] = {
+#define UNFAILED(rule, message) { #rule, message },
+#include "diagnose/rules.def"
+#undef UNFAILED
+	};
+	const struct rule_row *row = rule_at(i);
+
+	for (size_t k = 0; row && k < ARRAY_SIZE(messages); k++)
+		if (!strcmp(messages[k].id, row->id))
+			return messages[k].message;
+	return NULL;
 }

@@ -10,5 +10,7 @@ struct rule_row {
 };
 /* The row of index `i`, or NULL after the last. */
 const struct rule_row *rule_at(size_t i);
+/* Its message if no request failed; NULL: the same. */
+const char *rule_unfailed(size_t i);
 
 #endif

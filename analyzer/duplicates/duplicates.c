@@ -460,7 +460,7 @@ struct duplicates duplicates_live(const struct lifetimes *l, const struct spans 
 		find_second_model(&d, held, count);
 	d.unstepped = unstepped_live(l, spans, t, now);
 	d.twin = twin_of(held, count);
-	has_deep_copy = find_deep_copies(&d, held, count, t);
+	d.has_deep_copy = has_deep_copy = find_deep_copies(&d, held, count, t);
 	find_remade(&d, held, count, spans, t);
 	find_data(&d, &n, spans, t, held, count, now);
 	if (!has_own_weights)

@@ -2,7 +2,8 @@
 
 #include "metrics/metrics_sizes.h"
 
-#define MAX_SOFTMAX 64 /* stacks that call softmax; each is compared with all others */
+#define MAX_SCORES 64 /* stacks that may make scores; each is compared with all others */
+#define MAX_MODULES 2 /* around scores, whose linear layers are looked at */
 
 /* The blocks of one stack. */
 struct site {
@@ -31,20 +32,26 @@ static uint64_t tags_of(const struct metrics_pass *p, uint32_t stack)
 	return stack < p->tables->stack_count ? p->tags[stack] : 0;
 }
 
-/* The frames from the function that calls softmax outwards; 0: none but PyTorch's own. */
-static uint32_t frames_of_caller(const struct tables *t, const struct stack *s)
+/* Is a frame not PyTorch's own? */
+static int is_of_job(const struct tables *t, const struct stack *s, uint32_t frames)
 {
-	for (uint32_t i = 0; i < s->frame_count; i++)
-		if (!frame_is(t, s->frames[i], FRAME_LIBRARY))
-			return s->frame_count - i;
-	return 0;
+	return !frame_is(t, s->frames[s->frame_count - frames], FRAME_LIBRARY);
 }
 
-/* Is stack `a` within the same call of the function that calls softmax on stack `softmax`? */
-static int in_same_call(const struct tables *t, uint32_t a, uint32_t softmax)
+/* The frames from the innermost function outwards that is not PyTorch's, of at most so many; 0:
+ * there is none. */
+static uint32_t frames_of_caller(const struct tables *t, const struct stack *s, uint32_t frames)
 {
-	const struct stack *s = tables_stack(t, a), *b = tables_stack(t, softmax);
-	uint32_t frames = frames_of_caller(t, b);
+	while (frames && !is_of_job(t, s, frames))
+		frames--;
+	return frames;
+}
+
+/* Is stack `a` within the same call of the function that is so many frames from the outermost one
+ * of stack `scores`? */
+static int in_same_call(const struct tables *t, uint32_t a, uint32_t scores, uint32_t frames)
+{
+	const struct stack *s = tables_stack(t, a), *b = tables_stack(t, scores);
 	const struct mt_frame *one, *other;
 
 	if (!frames || s->frame_count < frames)
@@ -57,38 +64,80 @@ static int in_same_call(const struct tables *t, uint32_t a, uint32_t softmax)
 	return one->file == other->file && one->function == other->function;
 }
 
-/* Are two or more softmaxes of this size live in the call, each more than twice as large as what
- * its linear layers make, of which there is one? */
-static int is_attention(const struct metrics_pass *p, const struct failure *f,
-			const struct snapshot *live, const struct site *softmax)
+/* The largest block of a linear layer in the call. */
+static bytes largest_linear(const struct metrics_pass *p, const struct failure *f,
+			    const struct snapshot *live, uint32_t scores, uint32_t frames)
 {
-	uint64_t blocks = 0;
 	bytes linear = 0;
 
 	for (size_t i = 0; i < site_count(f, live); i++) {
 		struct site site = site_at(f, live, i);
-		uint64_t tags = tags_of(p, site.stack);
 
-		if (!tags || !in_same_call(p->tables, site.stack, softmax->stack))
-			continue;
-		if (tags & TAGGED(LINEAR))
+		if (tags_of(p, site.stack) & TAGGED(LINEAR) &&
+		    in_same_call(p->tables, site.stack, scores, frames))
 			linear = larger_of(linear, site.size);
-		if (tags & TAGGED(PROBABILITIES) && is_kin(site.size, softmax->size))
+	}
+	return linear;
+}
+
+/*
+ * The call whose linear layers the scores are compared with: of the function that makes them, or
+ * that calls it, up to the module around the one that does. 0: there is none.
+ */
+static uint32_t find_call(const struct metrics_pass *p, const struct failure *f,
+			  const struct snapshot *live, uint32_t scores, bytes *linear)
+{
+	const struct stack *s = tables_stack(p->tables, scores);
+	uint32_t frames = frames_of_caller(p->tables, s, s->frame_count);
+	unsigned modules = 0;
+
+	for (; frames && modules < MAX_MODULES;
+	     frames = frames_of_caller(p->tables, s, frames - 1)) {
+		*linear = largest_linear(p, f, live, scores, frames);
+		if (*linear)
+			return frames;
+		modules +=
+			frame_is(p->tables, s->frames[s->frame_count - frames], FRAME_FORWARD) != 0;
+	}
+	return 0;
+}
+
+/* Does a block count as scores: of softmax, or of a function whose name speaks of attention? */
+static int may_be_score(uint64_t tags, uint64_t kind)
+{
+	return tags & kind && !(tags & TAGGED(LINEAR));
+}
+
+/* Are two or more blocks of this size and kind live in the call, each more than twice as large as
+ * what its linear layers make, of which there is one? Returns the call. */
+static uint32_t is_attention(const struct metrics_pass *p, const struct failure *f,
+			     const struct snapshot *live, const struct site *scores)
+{
+	uint64_t kind = tags_of(p, scores->stack) & (TAGGED(PROBABILITIES) | TAGGED(ATTENDS));
+	uint64_t blocks = 0;
+	bytes linear = 0;
+	uint32_t frames = find_call(p, f, live, scores->stack, &linear);
+
+	for (size_t i = 0; frames && i < site_count(f, live); i++) {
+		struct site site = site_at(f, live, i);
+
+		if (may_be_score(tags_of(p, site.stack), kind) && is_kin(site.size, scores->size) &&
+		    in_same_call(p->tables, site.stack, scores->stack, frames))
 			blocks += site.blocks;
 	}
-	return blocks >= 2 && linear && softmax->size / 2 > linear;
+	return blocks >= 2 && scores->size / 2 > linear ? frames : 0;
 }
 
 /* Tags the stacks of the call's linear layers and of its scores. */
 static void tag_call(struct metrics_pass *p, const struct failure *f, const struct snapshot *live,
-		     const struct site *softmax)
+		     const struct site *scores, uint32_t frames)
 {
 	for (size_t i = 0; i < site_count(f, live); i++) {
 		struct site site = site_at(f, live, i);
 		uint64_t tags = tags_of(p, site.stack);
 
-		if (tags && (tags & TAGGED(LINEAR) || is_kin(site.size, softmax->size)) &&
-		    in_same_call(p->tables, site.stack, softmax->stack))
+		if (tags && (tags & TAGGED(LINEAR) || is_kin(site.size, scores->size)) &&
+		    in_same_call(p->tables, site.stack, scores->stack, frames))
 			p->tags[site.stack] |= TAGGED(ATTENTION);
 	}
 }
@@ -98,15 +147,18 @@ void metrics_tag_attention(struct metrics_pass *p, const struct failure *f,
 {
 	size_t visited = 0;
 
-	for (size_t i = 0; i < site_count(f, live) && visited < MAX_SOFTMAX; i++) {
+	for (size_t i = 0; i < site_count(f, live) && visited < MAX_SCORES; i++) {
 		struct site site = site_at(f, live, i);
 		uint64_t tags = tags_of(p, site.stack);
+		uint32_t frames;
 
-		if (!(tags & TAGGED(PROBABILITIES)) || !(tags & TAGGED(MODEL)) ||
-		    tags & (TAGGED(LOSS) | TAGGED(ATTENTION) | TAGGED(KV_CACHE)))
+		if (!(tags & (TAGGED(PROBABILITIES) | TAGGED(ATTENDS))) ||
+		    !(tags & TAGGED(MODEL)) ||
+		    tags & (TAGGED(LINEAR) | TAGGED(LOSS) | TAGGED(ATTENTION) | TAGGED(KV_CACHE)))
 			continue;
 		visited++;
-		if (is_attention(p, f, live, &site))
-			tag_call(p, f, live, &site);
+		frames = is_attention(p, f, live, &site);
+		if (frames)
+			tag_call(p, f, live, &site, frames);
 	}
 }

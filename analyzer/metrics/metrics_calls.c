@@ -67,10 +67,70 @@ static int drops_most(const struct device_pass *d, const struct tables *t,
 	return dropped > both / 2;
 }
 
+/* Live blocks of the earlier calls, of stacks whose blocks of the steps before were all freed in a
+ * forward pass: no backward pass has used what they keep. */
+static bytes unused(const struct device_pass *d, const struct tables *t,
+		    const struct live_passes *p)
+{
+	bytes sum = 0;
+
+	for (uint32_t i = 1; i < t->stack_count; i++) {
+		const struct stack_info *s = tables_stack_info(t, i);
+		const struct stack_levels *x = &d->stacks[i];
+
+		if (s->model_hash && passes_called_again(p, s->caller_hash) && x->before &&
+		    x->freed && x->dropped == x->freed)
+			add(&sum, x->live);
+	}
+	return sum;
+}
+
 /* Has a stack held two blocks at once, in this step or another? */
 static int holds_several(const struct stack_levels *l)
 {
 	return l->held >= 2 * l->now || (l->before && l->held_before >= 2 * l->before);
+}
+
+static int by_code(const void *a, const void *b)
+{
+	const struct line_of_model *x = a, *y = b;
+
+	return x->model != y->model ? ORDER(x->model, y->model) : ORDER(x->stack, y->stack);
+}
+
+/* Do two lines call the same code of the model in training, of which one drops at once what the
+ * other keeps for the backward pass? That one calls a second model: an average, or a target. */
+static int calls_two_models(const struct device_pass *d, const struct tables *t,
+			    const struct live_passes *p)
+{
+	struct lines_of_model l = { .list = xcalloc(t->stack_count, sizeof(*l.list)) };
+	int found = 0;
+
+	for (uint32_t i = 1; i < t->stack_count; i++) {
+		const struct stack_info *s = tables_stack_info(t, i);
+
+		if (s->model_hash && d->stacks[i].freed &&
+		    !(s->flags & (STACK_EVALUATION | STACK_NO_GRAD)) &&
+		    !(s->tags & TAGGED(EVALUATE) && evaluation_names_tell(&d->trained_names, t, i)))
+			l.list[l.count++] = (struct line_of_model){ s->model_hash, i };
+	}
+	if (l.count)
+		qsort(l.list, l.count, sizeof(*l.list), by_code);
+	for (size_t i = 0, k; i < l.count && !found; i = k) {
+		int drops = 0, keeps = 0;
+
+		for (k = i; k < l.count && l.list[k].model == l.list[i].model; k++) {
+			const struct stack_levels *x = &d->stacks[l.list[k].stack];
+
+			drops |= x->dropped == x->freed &&
+				 !passes_called_again(
+					 p, tables_stack_info(t, l.list[k].stack)->caller_hash);
+			keeps |= !x->dropped;
+		}
+		found = drops && keeps;
+	}
+	free(l.list);
+	return found;
 }
 
 void metrics_compare_calls(const struct device_pass *d, const struct tables *t,
@@ -78,6 +138,7 @@ void metrics_compare_calls(const struct device_pass *d, const struct tables *t,
 {
 	const struct stack_levels *first, *again;
 
+	d->m->called_twice = calls_two_models(d, t, p);
 	if (!p->again || p->first_stack >= t->stack_count || p->again_stack >= t->stack_count)
 		return;
 	first = &d->stacks[p->first_stack];
@@ -86,4 +147,5 @@ void metrics_compare_calls(const struct device_pass *d, const struct tables *t,
 	/* Layers of one line, whose blocks the later call never held together. */
 	d->m->again_freed =
 		(again->freed && !d->m->again_kept && holds_several(first)) || drops_most(d, t, p);
+	d->m->again_unused = unused(d, t, p);
 }

@@ -3,6 +3,8 @@
 #include "metrics/metrics_head.h"
 #include "metrics/metrics_sizes.h"
 
+#define GRAPH_STACKS 8 /* without a graph, fewer stacks of a model keep what two layers made */
+
 void metrics_tag_caches(struct metrics_pass *p, const struct snapshot *live)
 {
 	for (size_t i = 0; i < live->count; i++)
@@ -88,4 +90,15 @@ void metrics_find_inference(const struct metrics_pass *p, struct device_pass *d,
 	m->repeat_stack = r->results ? r->results_stack : m->repeat_stack;
 	find_head(p, d, live);
 	find_stage(p, d);
+}
+
+void metrics_find_predictions(const struct device_pass *d)
+{
+	struct metrics *m = d->m;
+
+	if (!m->inference && !d->backward_seen && m->in_forward && m->run_evaluates &&
+	    !m->run_trains && m->run_layer_stacks >= GRAPH_STACKS) {
+		m->unused_graph = m->run_live;
+		m->predicts = 1;
+	}
 }

@@ -5,6 +5,8 @@
 
 #define MIN_LEAK_STEPS 2 /* of one step alone, the blocks may be there for good */
 #define GROWTHS 6        /* fewer rising sizes in a row may be chance */
+#define MIN_CALLS 4      /* fewer blocks may be of one call's layers */
+#define MIN_LAYERS 2     /* of one size, of as many calls of a line */
 
 static int by_stack(const void *a, const void *b)
 {
@@ -116,6 +118,23 @@ static int repeats_too(const struct metrics *m, const struct surviving_block *l,
 	return m->run_repeats && in_run >= m->run_repeats;
 }
 
+/* Has a stack of a model so many blocks of one size, all of this step? `in_run`: and all of a run
+ * that no backward pass follows. */
+static int keeps(const struct tables *t, const struct surviving_block *l, size_t count,
+		 size_t least, int in_run)
+{
+	if (!tables_stack_info(t, l->stack)->model_hash)
+		return 0;
+	for (size_t i = 0; i + least <= count; i++) {
+		const struct surviving_block *last = &l[i + least - 1];
+
+		if (!l[i].age && !last->age && last->size == l[i].size &&
+		    (!in_run || (l[i].in_run && last->in_run)))
+			return 1;
+	}
+	return 0;
+}
+
 /* A block that a stack allocates anew for each batch, each time larger. */
 static void record_growing(struct device_pass *d, const struct surviving_block *l, size_t count)
 {
@@ -166,6 +185,8 @@ void metrics_find_leaks(const struct tables *t, struct device_pass *d, struct su
 		record_leak(t, d, &left[i], n, &largest);
 		record_repeats(d, &left[i], n);
 		record_growing(d, &left[i], n);
+		d->m->run_kept_stacks += keeps(t, &left[i], n, MIN_CALLS, 1);
+		d->m->run_layer_stacks += keeps(t, &left[i], n, MIN_LAYERS, 0);
 	}
 	if (d->m->leak_stored && !knows_a_model(t))
 		d->m->leak_stored = 0;

@@ -49,6 +49,7 @@ static void copy_duplicates(struct metrics *m, const struct duplicates *p)
 	m->unstepped = p->unstepped;
 	m->remade = p->remade;
 	m->twin = p->twin;
+	m->twin_copied = p->has_deep_copy;
 	m->data = p->data;
 	m->data_blocks = p->data_blocks;
 	m->data_stack = p->data_stack;
@@ -151,10 +152,14 @@ void metrics_find_huge(struct device_pass *d, const struct metrics_pass *p,
 	}
 }
 
-/* Did the job's own code allocate the stack's blocks while it evaluates or generates? */
-static int is_of_evaluation(const struct metrics_pass *p, uint32_t stack)
+/* Did the job's own code allocate the stack's blocks while it evaluates or generates? What a loss
+ * needs is freed with the loss. */
+static int is_of_evaluation(const struct metrics_pass *p, const struct device_pass *d,
+			    uint32_t stack)
 {
 	return stack < p->tables->stack_count && p->tags[stack] & TAGGED(EVALUATE) &&
+	       !(p->tags[stack] & TAGGED(TRAINS)) &&
+	       evaluation_names_tell(&d->trained_names, p->tables, stack) &&
 	       tables_stack_is_own_code(p->tables, stack);
 }
 
@@ -235,7 +240,7 @@ static void find_of_evaluation(const struct metrics_pass *p, const struct device
 	for (size_t i = 0; i < live->count; i++) {
 		const struct block_group *g = &live->groups[i];
 
-		if (!is_of_evaluation(p, g->stack))
+		if (!is_of_evaluation(p, d, g->stack))
 			continue;
 		add(&m->evaluated, g->bytes);
 		m->evaluated_blocks += (int64_t)g->blocks;
@@ -244,7 +249,7 @@ static void find_of_evaluation(const struct metrics_pass *p, const struct device
 			m->evaluated_stack = g->stack;
 		}
 	}
-	if (!f || !is_of_evaluation(p, f->stack))
+	if (!f || !is_of_evaluation(p, d, f->stack))
 		return;
 	add(&m->evaluated, f->requested);
 	m->evaluated_blocks++;

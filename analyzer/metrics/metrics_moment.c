@@ -1,5 +1,6 @@
 #include "metrics/metrics_moment.h"
 
+#include "metrics/metrics_backward.h"
 #include "metrics/metrics_inference.h"
 #include "metrics/metrics_leaks.h"
 #include "metrics/metrics_live.h"
@@ -16,6 +17,8 @@ struct moment_pass {
 	struct surviving_block *surviving;
 	size_t surviving_count, surviving_room;
 	bytes run_new, run_model;
+	bytes old; /* what backward passes of earlier steps have left, but for the job's code */
+	uint32_t old_blocks;
 	bytes world; /* ranks of the job */
 	uint64_t newest_call;
 };
@@ -103,6 +106,7 @@ static void add_request(struct moment_pass *s)
 	add(&m->copies, m->copying ? n : 0);
 	add(&m->loaded, tags & TAGGED(LOAD) ? n : 0);
 	m->run_evaluates |= evaluates(s, f->stack, tags);
+	m->run_trains |= s->d->run_is_open && tags & TAGGED(TRAINS);
 	if (s->d->run_is_open) {
 		add(&s->d->run_born, n);
 		add(&m->run_live, n);
@@ -169,8 +173,12 @@ static void add_origin(struct moment_pass *s, const struct mt_record *r, uint64_
 	if (tags & TAGGED(FSDP_GRADIENT) || (autograd && m->tags & TAGGED(FSDP) && s->world > 1 &&
 					     is_parameter_size(s, r->bytes / s->world)))
 		add(&m->unsharded_gradients, r->bytes);
-	if (autograd && tag.step != (uint16_t)s->d->step)
+	if (autograd && tag.step != (uint16_t)s->d->step) {
 		add(&m->old_gradients, r->bytes);
+		add(&s->old,
+		    tables_stack_flags(s->p->tables, r->stack) & STACK_FRAMES ? 0 : r->bytes);
+		s->old_blocks++;
+	}
 	if (autograd && m->in_backward && tag.run == s->d->run && is_parameter_size(s, r->bytes))
 		add(&m->backward_gradients, r->bytes);
 	if (!autograd && tag.run > 1 && is_copy(s, r->stack, r->bytes))
@@ -181,6 +189,7 @@ static void add_origin(struct moment_pass *s, const struct mt_record *r, uint64_
 		add(&s->run_new, tag.removed_by & 1u << WITHOUT_NEW_RUN ? r->bytes : 0);
 		m->run_blocks += tags & TAGGED(MODEL) && tag.removed_by & 1u << WITHOUT_NEW_RUN;
 		m->run_evaluates |= evaluates(s, r->stack, tags);
+		m->run_trains |= (tags & TAGGED(TRAINS)) != 0;
 	}
 }
 
@@ -305,22 +314,22 @@ static int is_block(const struct moment_pass *s, const struct mt_record *r)
 	return r->kind == MT_TENSOR_ALLOC && r->device == s->device;
 }
 
-/* Parameters of the stacks that have a tag. */
-static bytes tagged_parameters(const struct moment_pass *s, uint64_t tag)
+/* Blocks of a category, of the stacks that have a tag. */
+static bytes tagged_of(const struct moment_pass *s, enum category category, uint64_t tag)
 {
 	const struct snapshot *live = live_at(s->d);
 	bytes sum = 0;
 
 	for (size_t i = 0; i < live->count; i++)
-		if (live->groups[i].category == CATEGORY_PARAMETERS &&
+		if (live->groups[i].category == category &&
 		    tags_at(s->p, live->groups[i].stack) & tag)
 			add(&sum, live->groups[i].bytes);
 	return sum;
 }
 
 /* Adds up the categories of the live blocks. The replay counts a tensor that was read from a
- * checkpoint among the parameters as long as it is live; the rules decide whether it should be
- * live. */
+ * checkpoint among the parameters, or the states, as long as it is live; the rules decide whether
+ * it should be live. */
 static void record_categories(const struct moment_pass *s)
 {
 	const struct device_pass *d = s->d;
@@ -331,10 +340,11 @@ static void record_categories(const struct moment_pass *s)
 	m->gradients = by[CATEGORY_GRADIENTS];
 	if (m->in_optimizer || m->activations < 0)
 		m->activations = 0;
-	m->optimizer_states = by[CATEGORY_OPTIMIZER_STATES];
-	m->parameters = by[CATEGORY_PARAMETERS] - tagged_parameters(s, TAGGED(LOAD));
-	m->adapters = tagged_parameters(s, TAGGED(ADAPTER));
-	m->saved_modules = tagged_parameters(s, TAGGED(SAVED_MODULES));
+	m->optimizer_states = by[CATEGORY_OPTIMIZER_STATES] -
+			      tagged_of(s, CATEGORY_OPTIMIZER_STATES, TAGGED(LOAD));
+	m->parameters = by[CATEGORY_PARAMETERS] - tagged_of(s, CATEGORY_PARAMETERS, TAGGED(LOAD));
+	m->adapters = tagged_of(s, CATEGORY_PARAMETERS, TAGGED(ADAPTER));
+	m->saved_modules = tagged_of(s, CATEGORY_PARAMETERS, TAGGED(SAVED_MODULES));
 }
 
 /* Adds up DeepSpeed's communication buffers that gather no parameters, and gradients that lie in
@@ -361,26 +371,6 @@ static void record_buckets(const struct moment_pass *s)
 			continue;
 		add(&m->zero_buckets, g->bytes);
 		m->zero_bucket = g->largest > m->zero_bucket ? g->largest : m->zero_bucket;
-	}
-}
-
-/* Adds up the blocks that autograd's threads allocated and that are no gradients. Recomputed
- * blocks have frames. */
-static void record_backward(const struct moment_pass *s)
-{
-	const struct snapshot *live = live_at(s->d);
-	const struct tables *t = s->p->tables;
-	struct metrics *m = s->d->m;
-
-	for (size_t i = 0; i < live->count && m->in_backward; i++) {
-		const struct block_group *g = &live->groups[i];
-
-		if (g->category != CATEGORY_TEMPORARIES ||
-		    !(t->thread_flags[g->thread] & THREAD_AUTOGRAD) ||
-		    tables_stack_flags(t, g->stack) & STACK_FRAMES)
-			continue;
-		add(&m->backward_kept, g->bytes);
-		m->backward_kept_blocks += (int64_t)g->blocks;
 	}
 }
 
@@ -441,6 +431,7 @@ static void finish(struct moment_pass *s)
 	struct metrics *m = d->m;
 	bytes fixed;
 
+	metrics_find_predictions(d);
 	m->run_born = d->run_born;
 	m->run_calls = calls_in_run(d);
 	m->run_new = percent(s->run_new, m->run_live);
@@ -480,9 +471,9 @@ void metrics_at_moment(const struct metrics_pass *p, unsigned device)
 	add_request(&s);
 	record_categories(&s);
 	record_buckets(&s);
-	record_backward(&s);
 	record_cache(&s);
 	metrics_what_is_live(p, s.d, live_at(s.d));
+	metrics_find_backward(p, s.d, live_at(s.d), s.old, s.old_blocks);
 	metrics_find_inference(p, s.d, live_at(s.d));
 	metrics_find_leaks(p->tables, s.d, s.surviving, s.surviving_count);
 	record_size_ratio(&s);

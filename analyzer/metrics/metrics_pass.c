@@ -70,6 +70,8 @@ static inline void note_top(struct device_pass *d)
 		d->now.optimizer_peak = larger_of(d->now.optimizer_peak, top);
 	else
 		d->now.pass_peak = larger_of(d->now.pass_peak, top);
+	if (d->phase != PHASE_EVALUATION && !d->is_past)
+		d->trained_peak = larger_of(d->trained_peak, top);
 	/* Levels are never negative: a top below all counterfactual peaks changes none. */
 	if (top > d->least_best)
 		note_best(d, top);
@@ -96,12 +98,15 @@ static void begin_run(struct device_pass *d)
 }
 
 /* Enters the next span. A forward pass is not part of the training if no backward pass has followed
- * a call of the model from this caller. */
-static void enter_span(struct device_pass *d, const struct span *s)
+ * a call of the model from this caller. The loss belongs to the call before it. */
+static void enter_span(const struct metrics_pass *p, struct device_pass *d, const struct span *s)
 {
+	int is_loss = (tables_stack_flags(p->tables, s->stack) & STACK_LOSS) != 0;
+
 	d->phase = (enum phase)s->phase;
 	if (s->activity == ACTIVITY_MODEL) {
-		if (!d->pending.count || d->pending.list[d->pending.count - 1] != s->caller)
+		if (!d->pending.count ||
+		    (!is_loss && d->pending.list[d->pending.count - 1] != s->caller))
 			d->pending_names.count = 0;
 		callers_add(&d->pending, s->caller);
 		d->run_is_new = d->trained.count && !callers_has(&d->trained, s->caller);
@@ -119,15 +124,15 @@ static void enter_span(struct device_pass *d, const struct span *s)
 }
 
 /* Enters the spans that begin up to `time`; a step ends where that of the span does. */
-static void enter_spans(struct device_pass *d, uint64_t time)
+static void enter_spans(const struct metrics_pass *p, struct device_pass *d, uint64_t time)
 {
 	const struct spans *all = &d->device->spans;
 	uint32_t step;
 
 	if (!d->next_span_ns)
-		enter_span(d, &all->list[0]);
+		enter_span(p, d, &all->list[0]);
 	while (d->span + 1 < all->count && all->list[d->span + 1].start_ns <= time)
-		enter_span(d, &all->list[++d->span]);
+		enter_span(p, d, &all->list[++d->span]);
 	d->next_span_ns = d->span + 1 < all->count ? all->list[d->span + 1].start_ns : UINT64_MAX;
 	d->is_past_forward = d->phase == PHASE_BACKWARD || d->phase == PHASE_OPTIMIZER;
 	d->run_is_open &= !d->is_past_forward;
@@ -141,10 +146,11 @@ static void enter_spans(struct device_pass *d, uint64_t time)
 }
 
 /* Updates step, phase and run for an event of the tensor layer. */
-static inline void enter_time(struct device_pass *d, uint64_t time, int is_alloc)
+static inline void enter_time(const struct metrics_pass *p, struct device_pass *d, uint64_t time,
+			      int is_alloc)
 {
 	if (time >= d->next_span_ns && d->device->spans.count)
-		enter_spans(d, time);
+		enter_spans(p, d, time);
 	if (is_alloc && !d->is_past_forward &&
 	    (!d->run_is_open || (d->run <= 1 && d->phase != PHASE_SETUP)))
 		begin_run(d);
@@ -352,7 +358,7 @@ static void record_event(struct metrics_pass *p, struct position at, const struc
 	if (r->kind == MT_TENSOR_ALLOC || r->kind == MT_TENSOR_FREE) {
 		if (d->device->counted_from_runtime)
 			return;
-		enter_time(d, r->time_ns, r->kind == MT_TENSOR_ALLOC);
+		enter_time(p, d, r->time_ns, r->kind == MT_TENSOR_ALLOC);
 		if (r->bytes < METRICS_MIN_BLOCK && r->bytes > -METRICS_MIN_BLOCK)
 			record_small(d, r);
 		else if (r->kind == MT_TENSOR_ALLOC)

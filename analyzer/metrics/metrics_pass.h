@@ -129,6 +129,7 @@ struct device_pass {
 	bytes allocated, reserved, outside;
 	const bytes *pinned;          /* the process's pinned host memory */
 	bytes peak_before;            /* the highest peak of the steps before the moment */
+	bytes trained_peak;           /* the highest one until then, outside of evaluation */
 	bytes level[COUNTERFACTUALS]; /* live bytes of each kind */
 	bytes best[COUNTERFACTUALS];  /* counterfactual peaks */
 	/* Those of the time before the first optimizer's step, which later steps have with its

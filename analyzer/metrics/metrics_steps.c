@@ -131,11 +131,14 @@ static void record_counterfactuals(const struct device_pass *d)
 	/* The second step has the states that the first one made, in its passes too. */
 	if (d->later_states)
 		before = larger_of(before, m->whole_pass);
+	/* An evaluation may follow the first step. */
+	if (!d->peak_before && m->in_evaluation)
+		before = d->trained_peak;
 	m->allocated_peak = d->device->peak.allocated;
 	m->reserved_peak = d->device->reserved_peak;
 	m->peak_needed = m->allocated_peak > m->allocated + request ? m->allocated_peak
 								    : m->allocated + request;
-	if (m->peak_needed > before && d->peak_before > 0)
+	if (m->peak_needed > before && before > 0)
 		m->size_growth = m->peak_needed - before;
 	/* The step that failed would have grown in all its parts as in those that it got to. */
 	for (size_t i = 0; i + 1 < d->count && m->failed && m->size_ratio > 100; i++) {

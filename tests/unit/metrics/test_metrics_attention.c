@@ -12,12 +12,14 @@ enum {
 	BLOCK_MLP,
 	PROJECT, /* attention calls its projection */
 	SCORE,   /* attention calls softmax */
+	HELP,    /* attention calls a function that does the rest without softmax */
+	WITHIN,
 	MLP,
 	LAYER, /* torch.nn.Linear */
 	TORCH, /* torch.nn.functional.softmax */
 	FRAMES
 };
-enum { PROJECTION = 1, SOFTMAX, WIDE, RAW, STACKS };
+enum { PROJECTION = 1, SOFTMAX, WIDE, RAW, HELPER, STACKS };
 
 static struct mt_frame frames[FRAMES] = {
 	[MODEL] = { .function = 1, .file = 1, .line = 70 },
@@ -25,6 +27,8 @@ static struct mt_frame frames[FRAMES] = {
 	[BLOCK_MLP] = { .function = 1, .file = 1, .line = 56 },
 	[PROJECT] = { .function = 1, .file = 1, .line = 34 },
 	[SCORE] = { .function = 1, .file = 1, .line = 40 },
+	[HELP] = { .function = 1, .file = 1, .line = 41 },
+	[WITHIN] = { .function = 3, .file = 1, .line = 20 },
 	[MLP] = { .function = 1, .file = 1, .line = 47 },
 	[LAYER] = { .function = 1, .file = 2, .line = 1 },
 	[TORCH] = { .function = 2, .file = 3, .line = 1 },
@@ -32,12 +36,14 @@ static struct mt_frame frames[FRAMES] = {
 static unsigned char kinds[FRAMES] = { [LAYER] = FRAME_LIBRARY, [TORCH] = FRAME_LIBRARY };
 static const uint32_t projection[] = { LAYER, PROJECT, BLOCK, MODEL },
 		      softmax[] = { TORCH, SCORE, BLOCK, MODEL },
-		      wide[] = { LAYER, MLP, BLOCK_MLP, MODEL }, raw[] = { SCORE, BLOCK, MODEL };
+		      wide[] = { LAYER, MLP, BLOCK_MLP, MODEL }, raw[] = { SCORE, BLOCK, MODEL },
+		      helper[] = { WITHIN, HELP, BLOCK, MODEL };
 static struct stack stacks[STACKS] = {
 	[PROJECTION] = { .frame_count = 4, .frames = projection },
 	[SOFTMAX] = { .frame_count = 4, .frames = softmax },
 	[WIDE] = { .frame_count = 4, .frames = wide },
 	[RAW] = { .frame_count = 3, .frames = raw },
+	[HELPER] = { .frame_count = 4, .frames = helper },
 };
 
 struct case_of {
@@ -70,7 +76,8 @@ static void check(const struct case_of *c)
 
 	metrics_tag_attention(&p, &request, &live);
 	for (uint32_t i = 1; i < STACKS; i++)
-		assert_int_equal(!!(tags[i] & TAGGED(ATTENTION)), c->is_attention && i != WIDE);
+		assert_int_equal(!!(tags[i] & TAGGED(ATTENTION)),
+				 c->is_attention && i != WIDE && i != HELPER);
 }
 
 static void an_attention_is_told_by_its_softmax(void **state)
@@ -93,11 +100,40 @@ static void other_softmaxes_are_no_attention(void **state)
 	check(&(struct case_of){ 0, 100 * MIB, 0, 12, 0 });
 }
 
+/* The function's name speaks of attention, and its linear layers are those of its caller. */
+static void a_function_may_make_the_scores_for_its_caller(void **state)
+{
+	struct block_group groups[] = {
+		{ .stack = HELPER, .blocks = 2, .largest = 100 * MIB },
+		{ .stack = PROJECTION, .blocks = 3, .largest = 10 * MIB },
+	};
+	struct tables tables = { .stack_count = STACKS,
+				 .stacks = stacks,
+				 .frames = frames,
+				 .frame_kinds = kinds,
+				 .frame_count = FRAMES };
+	uint64_t tags[STACKS] = { [PROJECTION] = TAGGED(LINEAR) | TAGGED(MODEL),
+				  [HELPER] = TAGGED(ATTENDS) | TAGGED(MODEL) };
+	struct metrics_pass p = { .tables = &tables, .tags = tags };
+	struct snapshot live = { .groups = groups, .count = 2 };
+
+	(void)state;
+	metrics_tag_attention(&p, NULL, &live);
+	assert_true(tags[HELPER] & TAGGED(ATTENTION));
+	assert_true(tags[PROJECTION] & TAGGED(ATTENTION));
+	/* As large as what the linear layer makes: no scores. */
+	tags[HELPER] = TAGGED(ATTENDS) | TAGGED(MODEL);
+	groups[0].largest = 20 * MIB;
+	metrics_tag_attention(&p, NULL, &live);
+	assert_false(tags[HELPER] & TAGGED(ATTENTION));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(an_attention_is_told_by_its_softmax),
 		cmocka_unit_test(other_softmaxes_are_no_attention),
+		cmocka_unit_test(a_function_may_make_the_scores_for_its_caller),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,12 @@
+/* What backward passes have left that is no gradient. */
+#ifndef MEMTRACE_METRICS_BACKWARD_H
+#define MEMTRACE_METRICS_BACKWARD_H
+
+#include "metrics/metrics_pass.h"
+
+/* `old`: bytes of the `old_blocks` live blocks without frames that backward passes of earlier steps
+ * have made. */
+void metrics_find_backward(const struct metrics_pass *p, struct device_pass *d,
+			   const struct snapshot *live, bytes old, uint32_t old_blocks);
+
+#endif

@@ -1,0 +1,177 @@
+/* Graphs that no backward pass uses, and gradients that no optimizer uses. */
+#include "choice.h"
+
+/* Two lines call the model in the second step; 600 MiB of the earlier call are live. */
+static struct metrics called_again(void)
+{
+	struct metrics m = failure();
+
+	m.in_backward = 0;
+	m.in_forward = m.again_kept = 1;
+	m.again = m.again_unused = 600 * MIB;
+	return m;
+}
+
+/* In the first step, both calls may be trained. */
+static void a_call_that_each_step_frees_is_unused(void **state)
+{
+	struct metrics m = called_again();
+
+	(void)state;
+	assert_int_equal(assert_cause(&m, "CALL_UNUSED"), 600 * MIB);
+	m.again_unused = 200 * MIB;
+	assert_cause(&m, "ACT_PEAK");
+	m = called_again();
+	m.step = m.steps = 1;
+	assert_cause(&m, "ACT_PEAK");
+}
+
+/* With a second model, the call is of that one; unless another line calls it without a graph. */
+static void the_unused_call_is_of_the_second_model(void **state)
+{
+	struct metrics m = called_again();
+
+	(void)state;
+	m.twin = 100 * MIB;
+	assert_cause(&m, "REFERENCE_GRAPH");
+	m.called_twice = 1;
+	assert_cause(&m, "CALL_UNUSED");
+}
+
+/* The parameters are 200 MiB, with those of the copy. A model that is made twice may be trained
+ * twice. */
+static void a_deep_copy_with_gradients_is_a_reference(void **state)
+{
+	struct metrics m = called_again();
+
+	(void)state;
+	m.again_unused = 0;
+	m.twin = 100 * MIB;
+	m.gradients = 200 * MIB;
+	assert_cause(&m, "ACT_PEAK");
+	m.twin_copied = 1;
+	assert_cause(&m, "REFERENCE_GRAPH");
+	m.optimizer_states = 400 * MIB;
+	assert_cause(&m, "ACT_PEAK");
+}
+
+static void a_second_model_that_training_calls_is_needed(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.twin = m.param_copies = 400 * MIB;
+	assert_cause(&m, "SECOND_MODEL");
+	m.called_twice = 1;
+	assert_cause(&m, "ACT_PEAK");
+	/* One more is there than the one that is called. */
+	m.param_copies = 800 * MIB;
+	assert_cause(&m, "SECOND_MODEL");
+}
+
+/* The base has 200 MiB. */
+static void an_adapter_of_the_jobs_own_shows_that_the_base_was_meant_to_be_frozen(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.gradients = 210 * MIB;
+	assert_cause(&m, "ACT_PEAK");
+	m.tags = TAGGED(OWN_ADAPTER);
+	assert_cause(&m, "BASE_TRAINED");
+	m.gradients = 10 * MIB;
+	assert_cause(&m, "ACT_PEAK");
+	/* The classifier's head is in modules_to_save: it is small, and the base has gradients. */
+	m.gradients = 210 * MIB;
+	m.tags = TAGGED(ADAPTER) | TAGGED(SAVED_MODULES);
+	assert_cause(&m, "BASE_TRAINED");
+}
+
+/* 14 blocks of one stack are results if no other stack keeps as many. */
+static void an_evaluation_that_keeps_graphs_keeps_many_stacks(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.in_backward = 0;
+	m.in_forward = m.in_evaluation = m.run_evaluates = 1;
+	m.requested = m.short_by = 32 * MIB;
+	m.device_free = 0;
+	m.run_live = 700 * MIB;
+	m.run_born = 5 * GIB;
+	m.run_new = m.run_model = 100;
+	m.run_blocks = 44;
+	m.run_repeats = 14;
+	m.run_repeat_bytes = 300 * MIB;
+	m.run_kept_stacks = 1;
+	assert_cause(&m, "EVAL_ACCUMULATION");
+	m.run_kept_stacks = 6;
+	assert_cause(&m, "EVAL_GRAPH_KEPT");
+}
+
+static void predictions_with_a_graph_are_told_before_any_training(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.in_backward = 0;
+	m.in_forward = m.step = 1;
+	m.steps = 0;
+	m.unused_graph = GIB;
+	assert_cause(&m, "ACT_PEAK");
+	m.predicts = 1;
+	assert_cause(&m, "INFERENCE_GRAPH");
+	assert_int_equal(confidence_of_cause(&m), 0);
+}
+
+/* In the optimizer's step no forward pass goes on: of one, nothing is needed. */
+static void a_graph_in_the_optimizers_step_is_kept(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.in_backward = m.activations = 0;
+	m.in_optimizer = 1;
+	m.optimizer_temporaries = 300 * MIB;
+	m.optimizer_states = 200 * MIB;
+	m.kept = 400 * MIB;
+	m.kept_stacks = 4;
+	m.model_stacks = 100;
+	m.passes_kept = 1;
+	m.pass_newest = 2 * GIB;
+	assert_cause(&m, "OPT_FOREACH_TEMP");
+	m.kept_stacks = 20;
+	assert_cause(&m, "GRAPH_KEPT");
+}
+
+/* A cache of which a fifth is free is no reason beside activations. */
+static void a_small_part_of_the_cache_comes_last(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.cached = 420 * MIB;
+	m.reserved = m.allocated + m.cached;
+	m.has_largest_free = 1;
+	m.largest_free = 100 * MIB;
+	m.activations = 800 * MIB;
+	assert_cause(&m, "ACT_PEAK");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_call_that_each_step_frees_is_unused),
+		cmocka_unit_test(the_unused_call_is_of_the_second_model),
+		cmocka_unit_test(a_deep_copy_with_gradients_is_a_reference),
+		cmocka_unit_test(a_second_model_that_training_calls_is_needed),
+		cmocka_unit_test(
+			an_adapter_of_the_jobs_own_shows_that_the_base_was_meant_to_be_frozen),
+		cmocka_unit_test(an_evaluation_that_keeps_graphs_keeps_many_stacks),
+		cmocka_unit_test(predictions_with_a_graph_are_told_before_any_training),
+		cmocka_unit_test(a_graph_in_the_optimizers_step_is_kept),
+		cmocka_unit_test(a_small_part_of_the_cache_comes_last),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
