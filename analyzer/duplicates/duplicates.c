@@ -89,15 +89,17 @@ static int is_of_setup(const struct lifetime *l, const struct spans *spans, cons
 static void find_copies(struct duplicates *d, const struct trained *n, const struct spans *spans,
 			const struct tables *t, const struct lifetime *const *held, size_t count)
 {
-	struct size_counts met = { 0 }, own = { 0 };
+	struct size_counts met = { 0 }, all = { 0 }, own = { 0 };
 	bytes parameters = 0;
 
 	for (size_t i = 0; i < count; i++) {
 		size_counts_add(&met, held[i]->alloc.bytes);
+		size_counts_add(&all, held[i]->alloc.bytes);
 		if (held[i]->category == CATEGORY_PARAMETERS || trained_of(n, held[i]->alloc.bytes))
 			parameters = bytes_add(parameters, held[i]->alloc.bytes);
 	}
 	size_counts_sort(&met);
+	size_counts_sort(&all);
 	for (size_t i = count; i-- > 0;) {
 		const struct mt_record *r = &held[i]->alloc;
 		struct size_count *left = size_counts_at(&met, r->bytes);
@@ -106,7 +108,9 @@ static void find_copies(struct duplicates *d, const struct trained *n, const str
 		int is_wider = !trained && held[i]->category != CATEGORY_PARAMETERS &&
 			       trained_of(n, r->bytes / 2);
 
-		if (!is_wider && (!trained || !left || left->count <= trained))
+		if (!is_wider &&
+		    (!trained || !left || left->count <= trained ||
+		     size_counts_count_near(&all, r->bytes) <= trained_near(n, r->bytes)))
 			continue;
 		if (left)
 			left->count--;
@@ -116,6 +120,7 @@ static void find_copies(struct duplicates *d, const struct trained *n, const str
 			size_counts_add(&own, r->bytes);
 	}
 	size_counts_release(&met);
+	size_counts_release(&all);
 	size_counts_sort(&own);
 	/* A frozen part of the model has layers of the same sizes, and no copy of the rest. But no
 	 * module has what the job's own code made, in several sizes of parameters: it is a copy of
@@ -458,6 +463,7 @@ struct duplicates duplicates_live(const struct lifetimes *l, const struct spans 
 	find_copies(&d, &n, spans, t, held, count);
 	if (!n.states.count && !n.gradients.count)
 		find_second_model(&d, held, count);
+	d.extra_gradients = n.extra_gradients;
 	d.unstepped = unstepped_live(l, spans, t, now);
 	d.twin = twin_of(held, count);
 	d.has_deep_copy = has_deep_copy = find_deep_copies(&d, held, count, t);

@@ -11,10 +11,11 @@ struct duplicates {
 	bytes states; /* beyond those of an optimizer: of a second one */
 	bytes copies; /* blocks of parameters' sizes beyond one of each, not of the model */
 	uint32_t copies_count;
-	bytes remade;      /* parameters of models before the newest one (remade.h) */
-	bytes twin;        /* parameters of a second model like the first, trained or not */
-	int has_deep_copy; /* a deep copy of a model is there */
-	bytes unstepped;   /* gradients of parameters that no optimizer has a state for */
+	bytes remade;          /* parameters of models before the newest one (remade.h) */
+	bytes twin;            /* parameters of a second model like the first, trained or not */
+	int has_deep_copy;     /* a deep copy of a model is there */
+	bytes extra_gradients; /* beyond one of each parameter */
+	bytes unstepped;       /* gradients of parameters that no optimizer has a state for */
 	bytes data; /* the largest set of tensors that one line of the job's own code made in a step
 		     */
 	uint32_t data_blocks, data_stack; /* the stack of that line */

@@ -49,6 +49,33 @@ static bytes single_gradients(const struct trained *n)
 	return sum;
 }
 
+uint64_t trained_near(const struct trained *n, bytes size)
+{
+	if (n->by_gradients)
+		return size_counts_count_near(&n->gradients, size);
+	if (n->states_each)
+		return size_counts_count_near(&n->states, size) / n->states_each;
+	return size_counts_count_near(&n->parameters, size);
+}
+
+/* Gradients beyond one of each parameter. */
+static bytes extra_gradients(const struct trained *n)
+{
+	bytes sum = 0;
+
+	for (size_t i = 0; i < n->gradients.count; i++) {
+		bytes size = n->gradients.list[i].size;
+		uint64_t parameters = size_counts_count_near(&n->parameters, size),
+			 gradients = size_counts_count_near(&n->gradients, size);
+
+		if (parameters && gradients > parameters)
+			sum = bytes_add(sum,
+					bytes_times(size, (int64_t)n->gradients.list[i].count) /
+						(bytes)gradients * (bytes)(gradients - parameters));
+	}
+	return sum;
+}
+
 void trained_count(struct trained *n, const struct lifetimes *l, const struct tables *t,
 		   int is_backward)
 {
@@ -73,6 +100,7 @@ void trained_count(struct trained *n, const struct lifetimes *l, const struct ta
 	size_counts_sort(&n->parameters);
 	size_counts_sort(&n->states);
 	size_counts_sort(&n->gradients);
+	n->extra_gradients = extra_gradients(n);
 	n->by_gradients = !is_backward && single_gradients(n) > n->parameter_bytes / 5 * 2;
 	n->states_each = n->states.count ? states_each(n) : 0;
 }

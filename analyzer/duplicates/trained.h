@@ -15,7 +15,8 @@
 struct trained {
 	struct size_counts parameters, states, gradients;
 	bytes parameter_bytes, gradient_bytes;
-	int by_gradients; /* each parameter's gradient is there: they tell what is trained */
+	bytes extra_gradients; /* beyond one of each parameter */
+	int by_gradients;      /* each parameter's gradient is there: they tell what is trained */
 	uint64_t states_each;
 };
 
@@ -26,6 +27,8 @@ void trained_release(struct trained *n);
 
 /* Trained parameters of a size; 0 if nothing shows it. */
 uint64_t trained_of(const struct trained *n, bytes size);
+/* The same of about that size: blocks of one size may have kept a rest of their segments. */
+uint64_t trained_near(const struct trained *n, bytes size);
 /* The parameters of a size, or its gradients if those are more: what has a gradient is a parameter,
  * whatever category its own block has. */
 uint64_t trained_at_most(const struct trained *n, bytes size);

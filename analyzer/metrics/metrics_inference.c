@@ -96,9 +96,14 @@ void metrics_find_predictions(const struct device_pass *d)
 {
 	struct metrics *m = d->m;
 
-	if (!m->inference && !d->backward_seen && m->in_forward && m->run_evaluates &&
-	    !m->run_trains && m->run_layer_stacks >= GRAPH_STACKS) {
+	if (m->inference || d->backward_seen || !m->in_forward || !m->run_evaluates ||
+	    m->run_trains)
+		return;
+	if (m->run_layer_stacks >= GRAPH_STACKS) {
 		m->unused_graph = m->run_live;
 		m->predicts = 1;
+	} else if (!m->unused_graph) {
+		m->pass_live = m->run_live;
+		m->predicts_all = 1;
 	}
 }

@@ -47,6 +47,7 @@ static void copy_duplicates(struct metrics *m, const struct duplicates *p)
 	m->param_copies = p->copies;
 	m->param_copies_blocks = p->copies_count;
 	m->unstepped = p->unstepped;
+	m->extra_gradients = p->extra_gradients;
 	m->remade = p->remade;
 	m->twin = p->twin;
 	m->twin_copied = p->has_deep_copy;
@@ -165,18 +166,21 @@ static int is_of_evaluation(const struct metrics_pass *p, const struct device_pa
 
 /* Finds the tensors of one line of the job's own code that ran in this step for the first time.
  * They are no inputs that each step needs, which an earlier step would have had. Large results of
- * one step are freed in it. */
+ * one step are freed in it. Copies of parameters do not count. */
 static void find_new_data(const struct metrics_pass *p, const struct device_pass *d,
 			  const struct snapshot *live)
 {
 	struct metrics *m = d->m;
 
-	for (size_t i = 0; d->step && !m->in_evaluation && i < live->count; i++) {
+	for (size_t i = 0;
+	     (d->step || m->steps) && !(m->in_evaluation && m->run_evaluates) && i < live->count;
+	     i++) {
 		const struct block_group *g = &live->groups[i];
 		const struct stack_levels *l =
 			&d->stacks[g->stack < p->tables->stack_count ? g->stack : 0];
 
 		if (g->category != CATEGORY_INPUTS || g->bytes <= m->data ||
+		    size_counts_find(&live->parameters, g->largest) ||
 		    !tables_stack_is_own_code(p->tables, g->stack) || l->last_step != d->step + 1 ||
 		    l->steps != 1 || l->blocks != g->blocks)
 			continue;

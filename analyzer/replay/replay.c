@@ -33,14 +33,15 @@ static void find_phase(const struct device *d, const struct tables *t, struct mo
 	m->part = steps_part(s, stack);
 }
 
-/* Did a backward pass begin after this time, not the one that was running? */
+/* Did a backward pass begin after this time, not the one that was running? A job that ends frees
+ * its graph, also by autograd's threads, and allocates nothing. */
 static int trained_after(const struct spans *s, uint64_t time_ns)
 {
 	const struct span *at = spans_at(s, time_ns);
 	int forward = at && !activity_is_backward(at->activity);
 
 	for (size_t i = at ? (size_t)(at - s->list) + 1 : s->count; i < s->count; i++) {
-		if (forward && activity_is_backward(s->list[i].activity))
+		if (forward && activity_is_backward(s->list[i].activity) && s->list[i].allocs)
 			return 1;
 		forward |= activity_is_forward(s->list[i].activity);
 	}

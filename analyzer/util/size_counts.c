@@ -55,19 +55,38 @@ uint64_t size_counts_find(const struct size_counts *s, bytes size)
 	return found ? found->count : 0;
 }
 
-struct size_count *size_counts_near(const struct size_counts *s, bytes size)
+/* The first entry of at least this size. */
+static size_t first_at_least(const struct size_counts *s, bytes size)
 {
-	bytes spare = smaller_of(MAX_SPARE, size / 4);
 	size_t low = 0, high = s->count;
 
 	while (low < high) {
 		size_t middle = (low + high) / 2;
 
-		if (s->list[middle].size < size - spare)
+		if (s->list[middle].size < size)
 			low = middle + 1;
 		else
 			high = middle;
 	}
+	return low;
+}
+
+uint64_t size_counts_count_near(const struct size_counts *s, bytes size)
+{
+	bytes spare = size > MAX_SPARE ? smaller_of(MAX_SPARE, size / 4) : 0;
+	uint64_t count = 0;
+
+	for (size_t i = first_at_least(s, size - spare);
+	     i < s->count && s->list[i].size <= size + spare; i++)
+		count += s->list[i].count;
+	return count;
+}
+
+struct size_count *size_counts_near(const struct size_counts *s, bytes size)
+{
+	bytes spare = smaller_of(MAX_SPARE, size / 4);
+	size_t low = first_at_least(s, size - spare);
+
 	for (size_t tries = 0; tries < MAX_TRIES && low < s->count; tries++, low++)
 		if (s->list[low].size <= size + spare && s->list[low].count)
 			return &s->list[low];

@@ -27,6 +27,8 @@ uint64_t size_counts_find(const struct size_counts *s, bytes size);
 /* An entry that still counts a block of about this size: PyTorch's allocator gives a block up to 1
  * MiB more than it needs. NULL if there is none. */
 struct size_count *size_counts_near(const struct size_counts *s, bytes size);
+/* How many blocks of about this size the list has. Blocks up to 1 MiB have exactly their size. */
+uint64_t size_counts_count_near(const struct size_counts *s, bytes size);
 void size_counts_release(struct size_counts *s);
 
 #endif

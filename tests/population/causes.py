@@ -20,7 +20,7 @@ CAUSES = {
     "loaded checkpoint": ("RESUME_DUPLICATE_STATE",),
     "first optimizer kept": ("SECOND_OPTIMIZER",),
     "base not frozen": ("GRADIENTS_UNUSED", "BASE_TRAINED"),
-    "gradients kept": ("GRADS_HELD_IN_FORWARD", "GRADIENT_COPIES", "GRADIENTS_KEPT"),
+    "gradients kept": ("GRADS_HELD_IN_FORWARD", "GRADIENT_SETS", "GRADIENT_COPIES", "GRADIENTS_KEPT"),
     "data moved to the GPU": ("DATA_ON_GPU", "DATA_IN_SETUP"),
     "data kept on the GPU": ("DATA_ON_GPU", "EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED"),  # each step leaves its batch on the GPU
     "batch too large": ("ACT_PEAK", "LOGITS_SPIKE", "INFERENCE_BATCH"),  # smaller batches, accumulated: whichever of the two is larger, it scales with the batch

@@ -158,6 +158,78 @@ static void a_small_part_of_the_cache_comes_last(void **state)
 	assert_cause(&m, "ACT_PEAK");
 }
 
+/* Of 200 MiB of parameters: each has three gradients. With create_graph=True, what looks like them
+ * is a graph. */
+static void several_gradients_of_each_parameter_are_told(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.gradients = 600 * MIB;
+	m.extra_gradients = 400 * MIB;
+	assert_cause(&m, "GRADIENT_SETS");
+	m.backward_kept = 600 * MIB;
+	m.backward_kept_blocks = 40;
+	assert_cause(&m, "BACKWARD_KEPT");
+}
+
+/* A second training loop calls the model from lines that are all new. */
+static void a_repeated_pass_begins_with_a_known_line(void **state)
+{
+	struct metrics m = called_again();
+
+	(void)state;
+	m.again_unused = 0;
+	m.again_is_new = 1;
+	assert_cause(&m, "FORWARD_REPEATED");
+	m.again_was_new = 1;
+	assert_cause(&m, "ACT_PEAK");
+}
+
+static void an_evaluation_behind_the_first_step_may_be_larger(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.in_backward = 0;
+	m.in_forward = m.in_evaluation = m.step = m.steps = 1;
+	m.size_growth = 900 * MIB;
+	assert_cause(&m, "EVAL_BATCH_LARGE");
+	/* It keeps graphs: a smaller batch is not what it lacks. */
+	m.run_kept_stacks = 12;
+	assert_cause(&m, "ACT_PEAK");
+	/* Without any training it is inference. */
+	m.run_kept_stacks = m.steps = 0;
+	assert_cause(&m, "ACT_PEAK");
+}
+
+static void a_first_pass_under_a_name_of_prediction_is_inference(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.in_backward = m.steps = 0;
+	m.in_forward = m.step = 1;
+	m.pass_live = m.activations + 100 * MIB;
+	assert_cause(&m, "ACT_PEAK");
+	m.predicts_all = 1;
+	assert_cause(&m, "INFERENCE_BATCH");
+}
+
+/* One line makes 1500 MiB, before the first step, of which 1400 have the sizes of parameters. */
+static void copies_of_parameters_are_no_data(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.in_backward = m.steps = m.activations = 0;
+	m.in_setup = m.in_forward = m.step = 1;
+	m.setup_line = 1500 * MIB;
+	assert_cause(&m, "DATA_IN_SETUP");
+	m.param_copies = 1400 * MIB;
+	assert_cause(&m, "SECOND_MODEL");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -171,6 +243,11 @@ int main(void)
 		cmocka_unit_test(predictions_with_a_graph_are_told_before_any_training),
 		cmocka_unit_test(a_graph_in_the_optimizers_step_is_kept),
 		cmocka_unit_test(a_small_part_of_the_cache_comes_last),
+		cmocka_unit_test(several_gradients_of_each_parameter_are_told),
+		cmocka_unit_test(a_repeated_pass_begins_with_a_known_line),
+		cmocka_unit_test(an_evaluation_behind_the_first_step_may_be_larger),
+		cmocka_unit_test(a_first_pass_under_a_name_of_prediction_is_inference),
+		cmocka_unit_test(copies_of_parameters_are_no_data),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -70,6 +70,20 @@ static void a_job_that_trains_on_survived(void **state)
 	assert_true(failure_survived(&f->replay.device[0].failures[0]));
 }
 
+/* A job that ends frees its graph, also by a thread of autograd's. */
+static void a_job_that_frees_only_has_not_survived(void **state)
+{
+	struct fixture *f = *state;
+
+	backward(f, 0x2000, MIB);
+	forward(f, 0x1000, MIB);
+	write_event(&f->w, MT_TENSOR_OOM, 0, 64 * MIB, f->model, f->python);
+	write_event(&f->w, MT_TENSOR_FREE, 0x1000, -MIB, NONE, f->python);
+	write_event(&f->w, MT_TENSOR_FREE, 0x2000, -MIB, NONE, f->autograd);
+	run(f);
+	assert_false(failure_survived(&f->replay.device[0].failures[0]));
+}
+
 static void many_small_blocks_are_no_recovery(void **state)
 {
 	struct fixture *f = *state;
@@ -109,9 +123,13 @@ static void only_so_many_failures_are_kept(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(an_oom_and_the_largest_gap),        TEST(without_mappings_the_gap_is_unknown),
-		TEST(a_job_that_goes_on_survived),       TEST(a_job_that_trains_on_survived),
-		TEST(many_small_blocks_are_no_recovery), TEST(other_modules_failures_count),
+		TEST(an_oom_and_the_largest_gap),
+		TEST(without_mappings_the_gap_is_unknown),
+		TEST(a_job_that_goes_on_survived),
+		TEST(a_job_that_trains_on_survived),
+		TEST(a_job_that_frees_only_has_not_survived),
+		TEST(many_small_blocks_are_no_recovery),
+		TEST(other_modules_failures_count),
 		TEST(only_so_many_failures_are_kept),
 	};
 
