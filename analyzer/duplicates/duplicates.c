@@ -84,6 +84,30 @@ static int is_of_setup(const struct lifetime *l, const struct spans *spans, cons
 	       !is_model_between(spans, spans->list[0].start_ns, l->alloc.time_ns);
 }
 
+/* May it be a copy in fp32 of what is trained in 16 bits? */
+static int is_twice_as_wide(const struct trained *n, const struct lifetime *l)
+{
+	return l->category != CATEGORY_PARAMETERS && !trained_of(n, l->alloc.bytes) &&
+	       trained_of(n, l->alloc.bytes / 2);
+}
+
+/* Of a copy of a model, several sizes are there: logits may have twice the size of the largest
+ * parameter. */
+static int has_wider_copies(const struct trained *n, const struct lifetime *const *held,
+			    size_t count)
+{
+	struct size_counts wide = { 0 };
+	size_t sizes;
+
+	for (size_t i = 0; i < count; i++)
+		if (is_twice_as_wide(n, held[i]))
+			size_counts_add(&wide, held[i]->alloc.bytes);
+	size_counts_sort(&wide);
+	sizes = wide.count;
+	size_counts_release(&wide);
+	return sizes >= TRAINED_MIN_SIZES;
+}
+
 /* The first held blocks of a size are the model's, as many as are trained; the others are
  * copies. */
 static void find_copies(struct duplicates *d, const struct trained *n, const struct spans *spans,
@@ -91,6 +115,7 @@ static void find_copies(struct duplicates *d, const struct trained *n, const str
 {
 	struct size_counts met = { 0 }, all = { 0 }, own = { 0 };
 	bytes parameters = 0;
+	int has_wider = has_wider_copies(n, held, count);
 
 	for (size_t i = 0; i < count; i++) {
 		size_counts_add(&met, held[i]->alloc.bytes);
@@ -104,11 +129,8 @@ static void find_copies(struct duplicates *d, const struct trained *n, const str
 		const struct mt_record *r = &held[i]->alloc;
 		struct size_count *left = size_counts_at(&met, r->bytes);
 		uint64_t trained = trained_of(n, r->bytes);
-		/* A copy in fp32 of parameters that are trained in 16 bits. */
-		int is_wider = !trained && held[i]->category != CATEGORY_PARAMETERS &&
-			       trained_of(n, r->bytes / 2);
 
-		if (!is_wider &&
+		if (!(has_wider && is_twice_as_wide(n, held[i])) &&
 		    (!trained || !left || left->count <= trained ||
 		     size_counts_count_near(&all, r->bytes) <= trained_near(n, r->bytes)))
 			continue;
