@@ -126,12 +126,13 @@ void metrics_find_huge(struct device_pass *d, const struct metrics_pass *p,
 			m->huge = g->largest;
 	}
 	d->huge = m->huge;
+	m->layer_output = linear;
 	/* A block that is smaller than a layer's output is in proportion to it. */
 	if (m->huge < linear)
 		return;
 	if (request && request >= m->huge / 4 && !is_in_proportion(p, stack, request, linear)) {
 		m->huge_sum = most = request;
-		m->huge_blocks = 1;
+		m->huge_blocks = m->huge_lines = 1;
 		m->huge_stack = stack;
 	}
 	for (size_t i = 0; i < live->count; i++) {
@@ -146,6 +147,7 @@ void metrics_find_huge(struct device_pass *d, const struct metrics_pass *p,
 		}
 		add(&m->huge_sum, g->bytes);
 		m->huge_blocks += (int64_t)g->blocks;
+		m->huge_lines += g->stack && g->stack != stack;
 		if (g->bytes > most) {
 			most = g->bytes;
 			m->huge_stack = g->stack;

@@ -216,6 +216,42 @@ static void a_first_pass_under_a_name_of_prediction_is_inference(void **state)
 	assert_cause(&m, "INFERENCE_BATCH");
 }
 
+/* What each step leaves to the next one is less than one huge tensor. */
+static void a_huge_tensor_explains_more_than_what_one_step_left(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.left = 200 * MIB;
+	m.left_blocks = 16;
+	m.left_steps = 1;
+	assert_cause(&m, "EARLIER_STEP_KEPT");
+	m.huge = m.huge_sum = 900 * MIB;
+	m.huge_blocks = 1;
+	assert_cause(&m, "HUGE_TENSORS");
+	m.left_steps = 2;
+	assert_cause(&m, "EARLIER_STEP_KEPT");
+}
+
+/* 15 masks, of three lines that run in each layer, are much larger than what the layers make. */
+static void a_few_lines_may_make_many_huge_tensors(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.huge = 128 * MIB;
+	m.huge_sum = 1600 * MIB;
+	m.huge_blocks = 15;
+	m.huge_lines = 3;
+	m.layer_output = 4 * MIB;
+	assert_cause(&m, "HUGE_TENSORS");
+	m.layer_output = 32 * MIB;
+	assert_cause(&m, "ACT_PEAK");
+	m.layer_output = 4 * MIB;
+	m.huge_lines = 9;
+	assert_cause(&m, "ACT_PEAK");
+}
+
 /* One line makes 1500 MiB, before the first step, of which 1400 have the sizes of parameters. */
 static void copies_of_parameters_are_no_data(void **state)
 {
@@ -248,6 +284,8 @@ int main(void)
 		cmocka_unit_test(an_evaluation_behind_the_first_step_may_be_larger),
 		cmocka_unit_test(a_first_pass_under_a_name_of_prediction_is_inference),
 		cmocka_unit_test(copies_of_parameters_are_no_data),
+		cmocka_unit_test(a_huge_tensor_explains_more_than_what_one_step_left),
+		cmocka_unit_test(a_few_lines_may_make_many_huge_tensors),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
