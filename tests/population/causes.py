@@ -60,7 +60,7 @@ CAUSES = {
     "idle model": ("SECOND_MODEL", "DATA_IN_SETUP"),  # a model that made something before, and is not used any more
     "iterations recorded": ("HUGE_TENSORS", "ACT_PEAK"),  # an inner loop whose result the loss takes as given: no_grad() around it
     "earlier runs kept": ("SECOND_MODEL", "SECOND_OPTIMIZER", "EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED"),  # models and optimizers of folds or trials before
-    "copies in cycles": ("LEAK_REF_CYCLE", "EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED", "SECOND_MODEL", "CKPT_SAVE_SPIKE"),  # copies that wait for the collector
+    "copies in cycles": ("LEAK_REF_CYCLE", "EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED", "SECOND_MODEL", "CKPT_SAVE_SPIKE"),  # they wait for the collector
     "activations on modules": ("EVAL_TENSORS", "EVAL_ACCUMULATION", "EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED", "GRAPH_KEPT"),  # attributes of layers keep them
     "gradient buckets": ("DDP_BUCKET_DUP",),
     "whole tables trained": ("MODULES_TO_SAVE",),

@@ -237,7 +237,8 @@ class LikelihoodsOfPrompts(Between):
 
     def work(self, target, share):
         positions = max(64, rows(share / 2, self.vocabulary))
-        head, hidden = torch.nn.Linear(64, self.vocabulary, bias=False).to(DEVICE, torch.bfloat16), torch.zeros(positions, 64, dtype=torch.bfloat16, device=DEVICE)
+        head = torch.nn.Linear(64, self.vocabulary, bias=False).to(DEVICE, torch.bfloat16)
+        hidden = torch.zeros(positions, 64, dtype=torch.bfloat16, device=DEVICE)
         tokens = torch.zeros(positions, 1, dtype=torch.long, device=DEVICE)
 
         def likelihoods(states, told):
@@ -329,7 +330,8 @@ class PerceptualTargetWithGraph(Fault):
         def vgg():
             layers, cin = [], 3
             for k in range(levels):
-                layers += [torch.nn.Conv2d(cin, 32 << k, 3, padding=1), torch.nn.ReLU(), torch.nn.Conv2d(32 << k, 32 << k, 3, padding=1), torch.nn.ReLU(), torch.nn.MaxPool2d(2)]
+                layers += [torch.nn.Conv2d(cin, 32 << k, 3, padding=1), torch.nn.ReLU()]
+                layers += [torch.nn.Conv2d(32 << k, 32 << k, 3, padding=1), torch.nn.ReLU(), torch.nn.MaxPool2d(2)]
                 cin = 32 << k
             return torch.nn.Sequential(*layers).to(DEVICE).eval()
 
@@ -381,7 +383,8 @@ class GradientEmbeddings(Between):
     """
 
     def prepare(self, target):
-        self.classes, self.features, self.batches, self.form = self.rng.choice([20, 100]), self.rng.choice([64, 128]), self.rng.choice([8, 12]), self.rng.choice(["rows", "list"])
+        self.classes, self.features, self.batches = self.rng.choice([20, 100]), self.rng.choice([64, 128]), self.rng.choice([8, 12])
+        self.form = self.rng.choice(["rows", "list"])
 
     def work(self, target, share):
         number = max(self.batches, rows(share, self.classes * self.features)) // self.batches * self.batches

@@ -36,7 +36,8 @@ class GraphForecaster(nn.Module):
         self.encoder, self.decoder = Interaction(o.width), Interaction(o.width)
         self.processor = nn.ModuleList(Interaction(o.width) for _ in range(o.layers))
         self.head = nn.Linear(o.width, o.variables)
-        for name, starts, ends, number in (("up", o.points, o.nodes, 3 * o.points), ("mesh", o.nodes, o.nodes, 6 * o.nodes), ("down", o.nodes, o.points, 3 * o.points)):
+        for name, starts, ends, number in (("up", o.points, o.nodes, 3 * o.points), ("mesh", o.nodes, o.nodes, 6 * o.nodes),
+                                           ("down", o.nodes, o.points, 3 * o.points)):
             self.register_buffer(name, torch.stack([torch.arange(number) % starts, torch.arange(number) % ends]))
 
     def forward(self, state):
@@ -423,7 +424,7 @@ class GrowingImages(ImageLoop):
 
 
 class LineReader(nn.Module):
-    """Convolutions that keep the width, two recurrent layers, and a score for each letter at each column."""
+    """Convolutions that keep the width, a mix of each column with its neighbours, and a score for each letter at each column."""
 
     def __init__(self, o):
         super().__init__()
@@ -432,13 +433,13 @@ class LineReader(nn.Module):
             cells += [nn.Conv2d(cin, cout, 3, padding=1), nn.BatchNorm2d(cout), nn.ReLU(True), nn.MaxPool2d(pool)]
             cin = cout
         self.columns = nn.Sequential(*cells)
-        self.reader = nn.ModuleList(nn.Linear(cin * 2, 3 * o.hidden) for _ in range(1))
+        self.reader = nn.Linear(cin * 2, 3 * o.hidden)
         self.mix, self.letters = nn.Sequential(nn.Linear(3 * o.hidden, o.hidden), nn.GELU(), nn.Linear(o.hidden, o.hidden)), nn.Linear(o.hidden, o.letters)
         self.context = nn.Conv1d(o.hidden, o.hidden, 9, padding=4)
 
     def forward(self, lines):
         x = self.columns(lines)
-        x = self.mix(self.reader[0](x.flatten(1, 2).transpose(1, 2)))
+        x = self.mix(self.reader(x.flatten(1, 2).transpose(1, 2)))
         return self.letters(x + self.context(x.transpose(1, 2)).transpose(1, 2))
 
 

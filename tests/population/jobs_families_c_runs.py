@@ -169,15 +169,6 @@ class Ensemble(ImageLoop):
         with torch.device(DEVICE):
             self.finish(Members(self))
 
-    def step(self, i):
-        self.zero_grad()
-        for k in range(self.micro_batches):
-            batch = self.batch(i * self.micro_batches + k)
-            loss = self.loss(batch)
-            self.backward(loss / self.micro_batches)
-        self.optimize()
-        return loss.detach()
-
     def loss(self, batch):
         images, labels = batch
         with self.autocast():
@@ -233,7 +224,8 @@ class Opponents(Loop):
 
     def net(self):
         blocks = [m for _ in range(self.layers) for m in (nn.Conv2d(self.width, self.width, 3, padding=1), nn.GroupNorm(4, self.width), nn.ReLU(True))]
-        return nn.Sequential(nn.Conv2d(17, self.width, 3, padding=1), *blocks, nn.Conv2d(self.width, 2, 1), nn.Flatten(), nn.Linear(2 * self.side ** 2, self.side ** 2 + 2))
+        head = nn.Conv2d(self.width, 2, 1), nn.Flatten(), nn.Linear(2 * self.side ** 2, self.side ** 2 + 2)
+        return nn.Sequential(nn.Conv2d(17, self.width, 3, padding=1), *blocks, *head)
 
     def build(self):
         self.finish(self.net())

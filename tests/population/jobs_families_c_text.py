@@ -87,7 +87,8 @@ class ByteModel(nn.Module):
 
     def __init__(self, o):
         super().__init__()
-        self.bytes, self.grams, self.entries, self.patch = nn.Embedding(260, o.narrow), nn.ModuleList(nn.Embedding(o.entries, o.narrow) for _ in range(o.orders)), o.entries, o.patch
+        self.entries, self.patch, self.bytes = o.entries, o.patch, nn.Embedding(260, o.narrow)
+        self.grams = nn.ModuleList(nn.Embedding(o.entries, o.narrow) for _ in range(o.orders))
         self.local = nn.ModuleList(EncoderBlock(o.narrow, 4, "sdpa") for _ in range(2))
         self.into, self.back = nn.Linear(o.patch * o.narrow, o.width), nn.Linear(o.width, o.patch * o.narrow)
         self.blocks = nn.ModuleList(EncoderBlock(o.width, 8, "sdpa") for _ in range(o.layers))
