@@ -1,3 +1,4 @@
+#define _GNU_SOURCE
 #include "record/clock.h"
 
 #include <string.h>
