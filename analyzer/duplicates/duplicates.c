@@ -19,10 +19,10 @@
 #define MIN_SET 4 /* fewer tensors that a line made in a step may be for that step */
 #define MAX_SPANS_OF_SET 4096
 
-/* The states of a second optimizer, which may be making them: more than one has for each
- * parameter. What is beyond Adam's is of the second. Of a model and its deep copy, gradients tell
- * which is trained. Two models that were made alike may be trained in turn, each with an optimizer
- * of its own, and gradients of one of them. */
+/* The states of a second optimizer, which may be allocating them: there are more states than one
+ * optimizer has for each parameter. The bytes beyond Adam's are of the second. Of a model and its
+ * deep copy, gradients show which one is trained. Two equal models may be trained in turn, each
+ * with an optimizer of its own, and gradients of one of them. */
 static bytes second_states(const struct trained *n, int has_deep_copy)
 {
 	bytes sum = 0, too_many = 0, all = 0;
@@ -379,8 +379,8 @@ static int is_before_optimizer(const struct spans *spans, uint64_t time_ns, int 
 		((s->step <= 1 || s->step == now) && s->next == ACTIVITY_UNKNOWN));
 }
 
-/* Has the block the size of all gradients one after the other? Each of them may be a little larger
- * than what it holds. */
+/* Has the block the size of all gradients one after the other? The block of each gradient may be a
+ * little larger than the gradient. */
 static int is_all_gradients(bytes size, bytes gradients)
 {
 	return size >= gradients / 100 * 97 && size <= gradients / 100 * 101;

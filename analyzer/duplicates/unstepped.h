@@ -8,10 +8,10 @@
 
 /*
  * Gradients of sizes of which there are fewer states, while the optimizer has states. Small blocks
- * count too: biases, norms and adapters may be all that is trained. What has no parameter's size is
- * a gradient of gradients. What a later step than the first makes anew, something has freed in
- * between, as the zero_grad() of an optimizer without states does. `l` is classified. `now`: the
- * span of the moment, or NULL.
+ * count too: biases, norms and adapters may be all trained parameters. A block without the size of
+ * a parameter is a gradient of gradients. If a later step than the first allocates gradients anew,
+ * they were freed in between, as by the zero_grad() of an optimizer without states. `l` is
+ * classified. `now`: the span of the moment, or NULL.
  */
 bytes unstepped_live(const struct lifetimes *l, const struct spans *spans, const struct tables *t,
 		     const struct span *now);

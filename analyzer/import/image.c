@@ -99,7 +99,7 @@ void image_record(struct image *i, const struct mt_record *r)
 }
 
 /* May `b` stand behind `a`? Other tools write microseconds: a step begins before the events of its
- * own time, but for time 0, which is that of what was there before the history. */
+ * own time, except at time 0, the time of the blocks that are older than the history. */
 static int in_order(const struct mt_record *a, const struct mt_record *b)
 {
 	if (a->time_ns == b->time_ns)

@@ -26,7 +26,7 @@ uint16_t image_thread(struct image *i, const char *name);
 void image_meta(struct image *i, const char *key, struct str value);
 /* `scope`: a key of PEAK_SCOPES (report.h). */
 void image_peak_of(struct image *i, unsigned device, const char *scope);
-/* The first `count` records of the device are of what was there before the history. */
+/* The first `count` records of the device are of blocks that are older than the history. */
 void image_before(struct image *i, unsigned device, size_t count);
 void image_record(struct image *i, const struct mt_record *r);
 

@@ -78,7 +78,7 @@ int json_scan_take(struct json_scan *s, int c)
 	return 1;
 }
 
-/* Where in a value the scan is. */
+/* The position of the scan within a value. */
 struct scan_place {
 	unsigned depth;
 	int in_text, is_escaped, is_word;

@@ -176,8 +176,8 @@ static void add_code(struct buf *to, uint32_t code)
 	buf_add(to, text, n);
 }
 
-/* Adds what an escape behind its backslash stands for. Returns its end. What is none, and half a
- * pair of surrogates, becomes U+FFFD. */
+/* Adds the character of an escape, which begins behind its backslash. Returns its end. An invalid
+ * escape, and half a pair of surrogates, becomes U+FFFD. */
 static const char *add_escape(struct buf *to, const char *at, const char *end)
 {
 	static const char letters[] = "\"\\/bfnrt", values[] = "\"\\/\b\f\n\r\t";

@@ -50,7 +50,7 @@ static char *text_of(struct str value)
 	return buf_take(&text);
 }
 
-/* Names are told apart as they are written in the file. */
+/* Names are compared as they are written in the file. */
 static uint32_t name_of(struct profile *p, struct str value)
 {
 	struct str written = { value.at, (size_t)smaller_of((int64_t)value.length, MOST_NAME) };

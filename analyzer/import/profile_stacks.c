@@ -95,7 +95,7 @@ static uint32_t file_id(struct image *i, struct str file)
 	return id;
 }
 
-/* "torch/nn/modules/linear.py(130): forward". What has no line is a function of C. */
+/* "torch/nn/modules/linear.py(130): forward". A name without a line is a function of C. */
 static void read_python(struct image *i, const char *text, struct profile_name *n)
 {
 	const char *end = strstr(text, "): "), *open = end;

@@ -1,6 +1,7 @@
 /*
  * A Chrome trace of PyTorch's profiler (profile.h) as a trace. Its events begin with the profile:
- * what was allocated before has no place. Memory outside PyTorch's allocator is not in it.
+ * memory that was allocated before it has no stack. Memory outside PyTorch's allocator is not in
+ * it.
  */
 #ifndef MEMTRACE_IMPORT_PROFILE_TRACE_H
 #define MEMTRACE_IMPORT_PROFILE_TRACE_H

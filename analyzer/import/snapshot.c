@@ -81,7 +81,7 @@ static void put_earlier(struct snapshot_reading *s, int kind, uint64_t address, 
 		       kind, address, size);
 }
 
-/* The action of an event and what it is of; NULL: none that is read. */
+/* The action of an event, and the kind of its object; NULL: none that is read. */
 static const struct action *read_event(struct pickled event, uint64_t *address, int64_t *size)
 {
 	*address = (uint64_t)value_size(dict_get(event, "addr"), 0);

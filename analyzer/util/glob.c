@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* What stands before the first * and behind the last one is at a known place; most texts differ
+/* The parts before the first * and behind the last one are at known positions; most texts differ
  * there already. The parts between two stars follow each other, each as early as it can. */
 int str_matches_part(struct str text, const char *pattern, size_t length)
 {

@@ -27,7 +27,7 @@ struct program {
 	char interpreter[PATH_MAX]; /* the loader; "": a static program */
 };
 
-/* What the loader's complaint is about, and what to do. */
+/* The subject of the loader's error, and the remedy. */
 static const struct {
 	const char *mark, *advice;
 } advices[] = {
@@ -140,7 +140,7 @@ static int find_program(const char *command, struct program *p, struct err *e)
 	return -1;
 }
 
-/* What the loader says of P with LD_PRELOAD, without running it. Allocated. */
+/* The loader's error for P with LD_PRELOAD, without running it. Allocated. */
 static char *try_out(const struct program *p)
 {
 	char *said = xcalloc(1, 1), buffer[4096];

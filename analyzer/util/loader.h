@@ -6,8 +6,9 @@
 
 #include "util/err.h"
 
-/* COMMAND as execvp() would find it, LD_PRELOAD as it is now. 0 also where nothing can be told:
- * COMMAND is not there, or has no loader. -1 with the loader's reason and what to do. */
+/* Checks COMMAND, as execvp() would find it, with the present LD_PRELOAD. Returns 0 also if
+ * nothing can be checked: COMMAND does not exist, or has no loader. Returns -1 with the loader's
+ * error and the remedy. */
 int loader_check(const char *command, struct err *e);
 /* Is COMMAND a program without a loader, which ignores LD_PRELOAD? 0 also if that cannot be told.
  */

@@ -188,7 +188,7 @@ int opt_parse(struct opt_set *set, int argc, char **argv, struct err *e)
 {
 	int end = 1, first, n = 1;
 
-	/* getopt_long() would mix what precedes "--" with what follows it. */
+	/* getopt_long() would mix the words before "--" with those behind it. */
 	while (end < argc && (set->stop_at_first || strcmp(argv[end], "--")))
 		end++;
 	first = parse_options(set, end, argv, e);

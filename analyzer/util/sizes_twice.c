@@ -36,7 +36,7 @@ static int are_alike(bytes *a, bytes *b, size_t count)
 	return differ <= sum / MAX_DIFFERENCE;
 }
 
-/* How many sizes of the first half are like one of them; more than two are not told apart. */
+/* How many sizes of the first half are like one of them; more than two are not distinguished. */
 static unsigned count_like(const bytes *sizes, size_t half, bytes size)
 {
 	unsigned found = 0;

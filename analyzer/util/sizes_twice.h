@@ -13,8 +13,9 @@
  */
 bytes sizes_twice(const bytes *sizes, size_t count, size_t least);
 
-/* Where the list begins again: from there to its end it has the sizes of its begin, in their order,
- * at least `least` and a third of the list. 0: nowhere, or only because layers are alike. */
+/* The position at which the list begins again: from there to its end it has the sizes of its
+ * begin, in their order, at least `least` and a third of the list. 0: nowhere, or only because
+ * layers are alike. */
 size_t sizes_begin_again(const bytes *sizes, size_t count, size_t least);
 
 #endif

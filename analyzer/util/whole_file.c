@@ -20,7 +20,7 @@ static int is_device(const char *path)
 	return !stat(path, &st) && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
 }
 
-/* What the names of this host's temporary files have behind that of the file: ".memtrace-HOST-". */
+/* The suffix of this host's temporary files: ".memtrace-HOST-". */
 static char *own_mark(void)
 {
 	char host[HOST_NAME_MAX + 1] = "";
@@ -43,7 +43,7 @@ static int is_temporary(const char *name, const char *base, const char *mark)
 	return digits && !strcmp(name + n + m + digits, ".tmp");
 }
 
-/* Removes a temporary file if its writer has ended: then nobody has its lock. */
+/* Removes a temporary file if its writer has ended: then the file is not locked. */
 static void remove_abandoned(int directory, const char *name)
 {
 	int fd = openat(directory, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);

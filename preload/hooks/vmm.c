@@ -81,7 +81,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
 	if (!nesting_leave() || !recording_may_be() || !prop ||
 	    (result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY))
 		return result;
-	/* NCCL asks for host memory before there is any context; an id is a device's only where the
+	/* NCCL asks for host memory before there is any context; an id is a device's only if the
 	 * type says so. */
 	on_device = prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
 	if (!(on_device ? recording_on() : recording_already()))

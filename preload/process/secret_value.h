@@ -54,7 +54,7 @@ size_t word_end(const struct walk *w, size_t p);
 /* The quote that opens at P, behind a backslash too (JSON inside of JSON): how long it is, or 0. */
 size_t opening(const struct walk *w, size_t p);
 
-/* The value that begins at V behind the separator at P, which belongs to NAME; nothing where it has
+/* The value that begins at V behind the separator at P, which belongs to NAME; empty if there is
  * none that could be hidden. */
 struct part value_at(const struct walk *w, struct part name, struct name kind, size_t p, size_t v);
 

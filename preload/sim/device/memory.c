@@ -1,4 +1,4 @@
-/* The device address space and what is allocated in it.
+/* The device address space and its allocations.
  *
  * One reserved range of addresses serves every device. Nothing in it costs host memory until
  * somebody touches it: big tensors, which only kernels touch, never do, and freeing gives touched

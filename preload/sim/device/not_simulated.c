@@ -1,6 +1,6 @@
-/* What is not simulated and may matter: one line on stderr for each matter and job. The lines are
- * also in a file beside the traces, where the job's processes see which have been said, and where
- * `memtrace report` finds them. */
+/* Features that are not simulated and may matter: one line on stderr for each feature and job. The
+ * lines are also in a file beside the traces, in which the job's processes see the lines that were
+ * printed, and `memtrace report` finds them. */
 #define _GNU_SOURCE
 #include "device/not_simulated.h"
 

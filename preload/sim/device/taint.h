@@ -1,6 +1,6 @@
-/* Device memory that does not hold what a GPU would have there, and that the host may decide by:
- * results of kernels that were too large or unknown, copies that were not kept. What is computed
- * of it is tainted too. If the host reads such memory, a line on stderr says so. */
+/* Device memory whose content differs from a GPU's, and on which the host may base a decision:
+ * results of kernels that were too large or unknown, copies that were not kept. Results that are
+ * computed from it are tainted too. If the host reads such memory, a line on stderr says so. */
 #ifndef CUDASIM_TAINT_H
 #define CUDASIM_TAINT_H
 

@@ -68,8 +68,8 @@ struct strided strided_row(uint64_t items, unsigned arguments, const size_t *byt
  * not known, so launch_taint() taints the first element of each. */
 unsigned launch_outputs(const char *name);
 void launch_taint(const struct launch *l, unsigned outputs);
-/* The memory that a launch reads, and then what it writes: what is computed of tainted data is
- * tainted itself. launch_leaves(): what the launch should have written and did not. */
+/* The memory that a launch reads, and then the memory that it writes: results of tainted data are
+ * tainted. launch_leaves(): the memory that the launch should have written and did not. */
 void launch_begins(void);
 void launch_reads(const void *from, uint64_t bytes);
 void launch_writes(const void *to, uint64_t bytes);

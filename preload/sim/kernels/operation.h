@@ -1,4 +1,4 @@
-/* The operation of an elementwise kernel: a functor, whose C++ type says what it does. */
+/* The operation of an elementwise kernel: a functor, whose C++ type names it. */
 #ifndef CUDASIM_OPERATION_H
 #define CUDASIM_OPERATION_H
 

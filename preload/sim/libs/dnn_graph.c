@@ -51,7 +51,7 @@ enum { W, X, Y, TENSORS };
 
 enum { PARTS_AT_MOST = 4096 };
 
-/* Whatever it describes. It keeps copies: PyTorch destroys a part before the whole. */
+/* A descriptor of any kind. It keeps copies: PyTorch destroys a part before the whole. */
 struct backend_descriptor {
 	int type;
 	void *real; /* the job's library's own; NULL: the answers are modelled */

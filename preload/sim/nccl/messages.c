@@ -39,8 +39,8 @@ static const struct message *mirrored(const struct message *messages, size_t cou
 	return any;
 }
 
-/* An emulated peer takes what it is sent, and sends what it would be sent: see peers.c. Returns how
- * many messages are left, to and from ranks that run. */
+/* An emulated peer takes the messages to it, and sends those that its rank would send: see
+ * peers.c. Returns how many messages are left, to and from ranks that run. */
 static size_t emulate(struct message *messages, size_t count)
 {
 	size_t kept = 0;

@@ -11,7 +11,7 @@ int nccl_memory_created(struct comm *comm);
 int nccl_memory_collective(struct comm *comm, const char *call, uint64_t nvls);
 int nccl_memory_message(struct comm *comm, const char *call, int peer, bool receive);
 int nccl_memory_all_to_all(struct comm *comm, const char *call, bool send, bool receive);
-/* Frees the buffers of the communicator. What NCCL's kernels take stays with the process. */
+/* Frees the buffers of the communicator. The memory of NCCL's kernels stays with the process. */
 void nccl_memory_released(struct comm *comm);
 
 #endif

@@ -1,5 +1,5 @@
-/* How long the device works on something, in nanoseconds: bytes or arithmetic over the GPU's best
- * speed (speeds.def). Real kernels take longer; what they compute otherwise is not counted. */
+/* The time that the device takes for a piece of work, in nanoseconds: bytes or arithmetic over the
+ * GPU's best speed (speeds.def). Real kernels take longer; their other work is not counted. */
 #ifndef CUDASIM_SPEED_H
 #define CUDASIM_SPEED_H
 
