@@ -148,8 +148,22 @@ static void make_tables(struct machine *m, struct llama *g, tensor like)
 	}
 }
 
+/* torch.arange(s) + 0; packed sequences come with theirs. */
+static void make_places(struct machine *m, struct llama *g)
+{
+	tensor first;
+
+	if (g->s->packed)
+		return;
+	first = tensor_new(m, g->s->tokens, I64);
+	tensor_assign(m, &g->places, tensor_new(m, g->s->tokens, I64));
+	tensor_unref(m, &first);
+}
+
 static void release_tables(struct machine *m, struct llama *g)
 {
+	tensor_unref(m, &g->places);
+	tensor_unref(m, &g->sliding);
 	tensor_unref(m, &g->mask);
 	for (int i = 0; i < 2; i++) {
 		tensor_unref(m, &g->rope[i].cos);
@@ -167,6 +181,7 @@ static tensor layers(struct machine *m, struct llama *g, tensor tokens)
 	embedded = embedding(m, tokens, g->tokens, s->hidden);
 	if (g->row->scaled_embedding)
 		tensor_assign(m, &embedded, scale(m, embedded));
+	make_places(m, g);
 	make_mask(m, g, embedded);
 	make_tables(m, g, embedded);
 	x = tensor_ref(embedded);
@@ -175,7 +190,9 @@ static tensor layers(struct machine *m, struct llama *g, tensor tokens)
 	m->current_term = TERM_FINAL_NORM;
 	out = normed(m, g->row, g->last, x, s->hidden);
 	tensor_unref(m, &x);
-	tensor_unref(m, &g->sliding);
+	/* a mask that no layer was given is no longer needed */
+	if (g->row->window == WINDOW_MASK && !g->row->capped)
+		tensor_unref(m, &g->sliding);
 	if (s->recompute != RECOMPUTE_FULL)
 		release_tables(m, g);
 	tensor_unref(m, &embedded);
@@ -251,10 +268,15 @@ static void make_layer(struct machine *m, struct llama *g, struct llama_layer *l
 	make_norms(m, g, l);
 }
 
-/* inv_freq and original_inv_freq, of each kind of layer */
-static int frequencies(const struct decoder *row)
+/* Every sixth layer of Gemma 3 sees all tokens. */
+#define GLOBAL_EVERY 6
+
+/* inv_freq and original_inv_freq, of each kind of layer; the factor of Gemma's embedding */
+static int frequencies(const struct llama *g)
 {
-	return row->window == WINDOW_OF_LAYERS ? 4 : 2;
+	int kinds = g->row->window == WINDOW_OF_LAYERS && g->s->layers >= GLOBAL_EVERY ? 2 : 1;
+
+	return 2 * kinds + g->row->scaled_embedding;
 }
 
 /* The model is made in fp32, then converted. */
@@ -268,18 +290,19 @@ static void make_model(struct machine *m, void *model)
 	for (int64_t i = 0; i < s->layers; i++) {
 		g->w.first[i] = g->w.module.count;
 		g->layers[i].sparse = s->experts && config_moe_layer(s->config, i);
-		g->layers[i].sliding = g->row->window == WINDOW_OF_LAYERS && (i + 1) % 6 != 0;
+		g->layers[i].sliding =
+			g->row->window == WINDOW_OF_LAYERS && (i + 1) % GLOBAL_EVERY != 0;
 		make_layer(m, g, &g->layers[i]);
 	}
 	g->w.first[s->layers] = g->w.module.count;
 	if (g->row->norm != NORM_WITHOUT_WEIGHT)
 		g->last = weight(m, g, 1, s->hidden, TERM_NORM_WEIGHTS);
-	for (int i = 0; i < frequencies(g->row); i++)
+	for (int i = 0; i < frequencies(g); i++)
 		g->frequencies[i] = tensor_new_as(m, TERM_BUFFERS, g->rotary / 2, initial_dtype(s));
 	g->head = s->untied ? weight(m, g, s->vocab, s->hidden, TERM_HEAD) : g->tokens;
 	if (s->weights != initial_dtype(s)) {
 		module_convert(m, &g->w.module, s->weights);
-		for (int i = 0; i < frequencies(g->row); i++)
+		for (int i = 0; i < frequencies(g); i++)
 			tensor_assign(m, &g->frequencies[i],
 				      tensor_new_as(m, TERM_BUFFERS, g->rotary / 2, s->weights));
 	}

@@ -24,7 +24,7 @@ struct llama {
 	struct wrapper w;
 	struct llama_layer *layers;
 	struct param *tokens, *last, *head;
-	tensor mask, sliding, frequencies[4];
+	tensor mask, sliding, places, frequencies[5]; /* places: position_ids */
 	struct {
 		tensor cos, sin;
 	} rope[2]; /* of layers that see all tokens, and of those with a window */
