@@ -48,6 +48,15 @@ class Run(unittest.TestCase):
         again = self.ask(ERNIE, "--json", "--set", "micro_batch_size=4", "--set", "precision=fp32", TMPDIR="/nonexistent")
         self.assertEqual(again["total_bytes"], answer["total_bytes"])
 
+    def test_an_infinite_number(self):
+        """transformers writes one as {"__float__": "Infinity"} into the file of every Mamba-2. The parameters by hand: embedding, projections, convolution."""
+        mamba = {"model_type": "mamba2", "architectures": ["Mamba2ForCausalLM"], "hidden_size": 256, "num_hidden_layers": 2, "num_heads": 8, "head_dim": 64,
+                 "state_size": 64, "n_groups": 1, "vocab_size": 8000, "tie_word_embeddings": True, "time_step_limit": [0.0, {"__float__": "Infinity"}]}
+        answer = self.ask(mamba, "--json", "--set", "seq_length=256", "--set", "precision=fp32")
+        inner, convolved = 512, 512 + 2 * 64
+        layer = 256 * (inner + convolved + 8) + (4 + 1) * convolved + 3 * 8 + inner + inner * 256 + 256
+        self.assertEqual(answer["num_parameters"], 8000 * 256 + 2 * layer + 256)
+
     def test_each_gpu_has_its_own_context(self):
         """One cache: what is kept of a GPU is no answer for another one. 618 MiB are missing on the H100 of modded-nanogpt's logs (context.def). A T4
         holds 40 x 1024 threads instead of 132 x 2048, of 2363 bytes each; 9 MiB are the same."""

@@ -47,12 +47,21 @@ def declared_model(job, sizes):
             "tie_word_embeddings": not job.get("untie_embeddings_and_output_weights", True)}
 
 
+def with_numbers(value):
+    """transformers writes an infinite number as {"__float__": "Infinity"}."""
+    if isinstance(value, dict):
+        if list(value) == ["__float__"]:
+            return float(value["__float__"])
+        return {key: with_numbers(each) for key, each in value.items()}
+    return [with_numbers(each) for each in value] if isinstance(value, list) else value
+
+
 def config_of(path, job, sizes=None):
     import transformers
     declared = declared_model(job, sizes or {})
     if path:
         with open(path) as f:
-            declared = json.load(f)
+            declared = with_numbers(json.load(f))
     kind = declared.get("model_type")
     if kind not in transformers.CONFIG_MAPPING:
         raise Refused('transformers %s has no model_type "%s"' % (transformers.__version__, kind))
