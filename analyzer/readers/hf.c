@@ -56,6 +56,7 @@ static const struct key_row rows[] = {
 	{ "vocab_size", CONFIG_vocab_size, NULL },
 	{ "max_position_embeddings", CONFIG_max_position_embeddings, NULL },
 	{ "n_positions", CONFIG_max_position_embeddings, NULL },
+	{ "max_target_positions", CONFIG_max_position_embeddings, NULL },
 	{ "tie_word_embeddings", CONFIG_untie_embeddings_and_output_weights, take_not },
 	{ "attention_bias", -1, take_attention_bias },
 	{ "qkv_bias", CONFIG_add_qkv_bias, NULL },

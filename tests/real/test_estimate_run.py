@@ -57,6 +57,15 @@ class Run(unittest.TestCase):
         layer = 256 * (inner + convolved + 8) + (4 + 1) * convolved + 3 * 8 + inner + inner * 256 + 256
         self.assertEqual(answer["num_parameters"], 8000 * 256 + 2 * layer + 256)
 
+    def test_tokens_of_speech(self):
+        """Whisper's decoder has 448 positions: the sequence that is assumed, and one that is declared, is that of the labels."""
+        whisper = {"model_type": "whisper", "architectures": ["WhisperForConditionalGeneration"], "d_model": 128, "encoder_layers": 1, "decoder_layers": 1,
+                   "encoder_attention_heads": 2, "decoder_attention_heads": 2, "encoder_ffn_dim": 256, "decoder_ffn_dim": 256, "vocab_size": 51865,
+                   "max_target_positions": 448}
+        most, short = (self.ask(whisper, "--json", "--set", "precision=fp32", *more)["total_bytes"] for more in ([], ["--set", "seq_length=64"]))
+        self.assertEqual(self.ask(whisper, "--json", "--set", "precision=fp32", "--set", "seq_length=448")["total_bytes"], most)
+        self.assertGreater(most - short, 384 * 51865 * 4 * 2)  # logits and their gradient
+
     def test_each_gpu_has_its_own_context(self):
         """One cache: what is kept of a GPU is no answer for another one. 618 MiB are missing on the H100 of modded-nanogpt's logs (context.def). A T4
         holds 40 x 1024 threads instead of 132 x 2048, of 2363 bytes each; 9 MiB are the same."""

@@ -222,7 +222,7 @@ def other_inputs(name, config, rows, tokens):
     return None
 
 
-def labels_of(model, config, batch, rows):
+def labels_of(model, config, batch, rows, tokens):
     """Labels of the kind that the model's loss takes; None: it has no loss of its own that is known here."""
     import torch
     name = type(model).__name__
@@ -231,7 +231,7 @@ def labels_of(model, config, batch, rows):
     if "input_ids" in batch and ("LM" in name or "ConditionalGeneration" in name or "Pretrain" in name or "PreTraining" in name):
         return batch["input_ids"]
     if name.endswith("ForConditionalGeneration"):
-        return text(config, rows, min(448, first(config, "max_target_positions", "max_position_embeddings") or 448))
+        return text(config, rows, min(tokens, 448, first(config, "max_target_positions", "max_position_embeddings") or 448))
     if "Classification" in name:
         return torch.zeros(rows, dtype=torch.long, device="cuda")
     if "ForCTC" in name:
@@ -260,7 +260,7 @@ def batch_of(model, config, job):
             if name in accepted:
                 batch[name] = other_inputs(name, config, rows, tokens)
         batch["return_loss"] = True
-    labels = labels_of(model, config, batch, rows)
+    labels = labels_of(model, config, batch, rows, tokens)
     if labels is not None:
         batch["labels"] = labels
     elif getattr(config, "is_encoder_decoder", False) and "decoder_input_ids" in accepted:
