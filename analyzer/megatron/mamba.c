@@ -247,21 +247,27 @@ tensor mamba_mix(struct machine *m, struct megatron_layer *l, tensor x)
 
 /* ---- which hybrid models are modelled ---- */
 
+/* Names the field, or the pattern if nothing declares it. */
+static void reject(struct inputs *in, enum config_field field, const char *expected)
+{
+	input_reject(in, config_has(in->c, field) ? field : CONFIG_hybrid_layer_pattern, expected);
+}
+
 static void check_mamba(const struct hparams *s, struct inputs *in)
 {
 	int64_t ranks = s->tp * s->cp;
 
 	if (s->mamba.heads % ranks || s->mamba.heads % s->mamba.groups)
-		input_reject(in, CONFIG_mamba_num_heads,
-			     "a multiple of the groups, and of tensor x context parallelism");
+		reject(in, CONFIG_mamba_num_heads,
+		       "Mamba heads (mamba_num_heads) that the groups and tensor x context parallelism divide");
 	if (s->mamba.groups % s->tp ||
 	    (s->mamba.groups / s->tp % s->cp && s->cp % (s->mamba.groups / s->tp)))
-		input_reject(in, CONFIG_mamba_num_groups,
-			     "a multiple of the tensor-parallel size, of which context parallelism "
-			     "takes equal parts");
+		reject(in, CONFIG_mamba_num_groups,
+		       "a multiple of the tensor-parallel size, of which context parallelism "
+		       "takes equal parts");
 	if ((wide)s->batch * s->tokens * s->mamba.heads * s->mamba.head > (wide)1 << 45 ||
 	    (wide)s->mamba.state * s->mamba.groups > (wide)1 << 20)
-		input_reject(in, CONFIG_mamba_num_heads, "sizes of at most 2^45 elements");
+		reject(in, CONFIG_mamba_num_heads, "Mamba layers of at most 2^45 elements");
 }
 
 void check_hybrid(const struct hparams *s, struct inputs *in)
@@ -280,11 +286,11 @@ void check_hybrid(const struct hparams *s, struct inputs *in)
 		input_reject(in, CONFIG_hybrid_layer_pattern,
 			     "layers M, *, - and E: others are not modelled yet");
 	if (strchr(pattern, 'E') && !s->experts)
-		input_reject(in, CONFIG_num_experts, "those of the layers E");
+		reject(in, CONFIG_num_experts, "layers E with num_experts, and no others");
 	if (!s->transformer_engine || !s->training_loop)
-		input_reject(in, CONFIG_transformer_impl,
-			     "transformer_engine, with Megatron-LM's command line: hybrid models "
-			     "have no other layers");
+		reject(in, CONFIG_transformer_impl,
+		       "transformer_engine, with Megatron-LM's command line: hybrid models "
+		       "have no other layers");
 	if (s->mtp && !*hybrid_predictions(pattern))
 		input_reject(in, CONFIG_hybrid_layer_pattern,
 			     "the layers of the further predictions, behind a slash");

@@ -9,7 +9,10 @@ int hybrid_pattern_is_valid(const char *pattern)
 {
 	size_t length = strlen(pattern);
 
-	return length > 0 && length <= MAX_PATTERN && strspn(pattern, KINDS "|/") == length &&
+	if (length == 0 || length > MAX_PATTERN || strspn(pattern, KINDS "|/") != length)
+		return 0;
+	/* each prediction has layers, and no stages */
+	return *pattern != '/' && pattern[length - 1] != '/' && !strstr(pattern, "//") &&
 	       !strchr(hybrid_predictions(pattern), '|');
 }
 

@@ -158,7 +158,8 @@ class Models(Case):
     def test_what_is_not_modelled_of_hybrid_models(self):
         for arguments, key in ((["--hybrid-layer-pattern", "MG"], "hybrid_layer_pattern"), (["--num-layers", "4"], "hybrid_layer_pattern"), (["--hybrid-layer-pattern", "ME"], "num_experts"),
                                (["--hybrid-layer-pattern", "M", "--transformer-impl", "local"], "transformer_impl"),
-                               (["--hybrid-layer-pattern", "Mx"], "hybrid_layer_pattern"), (["--hybrid-layer-pattern", "M", "--mamba-num-groups", "7"], "mamba_num"),
+                               *((["--hybrid-layer-pattern", bad], "hybrid_layer_pattern") for bad in ("Mx", "M//E", "M/", "/M", "M/*|E")),
+                               (["--hybrid-layer-pattern", "M", "--mamba-num-groups", "7"], "mamba_num"),
                                (["--hybrid-layer-pattern", "M", "--mtp-num-layers", "1"], "hybrid_layer_pattern"),
                                (["--hybrid-layer-pattern", "M", "--fp8-format", "hybrid"], "fp8")):
             self.assertIn(key, self.answer(*HYBRID, *arguments, status=2))
