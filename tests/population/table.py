@@ -131,6 +131,8 @@ WIDER = [
     "  queue, where it fills over several steps. `lightning_outputs_kept`: SECOND_MODEL is right too, as for other copies of the weights. `saved_tensors_kept`: GRAPH_KEPT",
     "  is right too, which says what is live, the activations of earlier steps, and to look for a list that hooks fill.",
     "`static_cache_too_long`, `finished_caches_kept`, `predictions_kept` and others of their causes: EVAL_TENSORS, a rule that there was not, is right.",
+    "`recycled_passes_kept`, `reference_with_graph` and others of their causes: CALL_UNUSED, a rule that there was not, is right: it names a call whose graph no backward pass",
+    "  uses, and no_grad() around it. `private_gradients`, `gradients_of_tasks` and others: GRADIENT_SETS, a rule that there was not, is right.",
     "`all_batches_first` and others of its cause: DATA_IN_SETUP, a rule that there was not, is right where the data comes before the first step.",
 ]
 

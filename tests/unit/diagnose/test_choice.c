@@ -171,7 +171,11 @@ static void the_newest_step_leaves_tensors_too(void **state)
 	m.left = 120 * MIB;
 	assert_cause(&m, "ACT_PEAK");
 	m.left_now = m.left_behind = 100 * MIB;
+	m.left_steps = 4;
 	assert_int_equal(assert_cause(&m, "EARLIER_STEP_KEPT"), 220 * MIB);
+	/* It may be the successor of what a step before has left. */
+	m.left_steps = 3;
+	assert_int_equal(assert_cause(&m, "EARLIER_STEP_KEPT"), 120 * MIB);
 	/* What it needs itself, it has without the fault too. */
 	m.left_behind = 0;
 	assert_int_equal(assert_cause(&m, "EARLIER_STEP_KEPT"), 120 * MIB);

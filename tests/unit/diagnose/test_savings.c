@@ -215,6 +215,22 @@ static void states_of_a_checkpoint_are_no_duplicate(void **state)
 	assert_saving(&m, "RESUME_DUPLICATE_STATE", SAVING_ABOUT, 300 * MIB);
 }
 
+/* Three steps have left 200 MiB each. Of a graph, this step's own is part of what a whole step
+ * needs. */
+static void graphs_of_a_few_steps_are_the_least(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.leak_bytes = 600 * MIB;
+	m.leak_steps = 3;
+	assert_saving(&m, "LEAK_GRAPH_RETAINED", SAVING_ABOUT, 600 * MIB);
+	m.kept = 500 * MIB;
+	assert_saving(&m, "LEAK_GRAPH_RETAINED", SAVING_AT_LEAST, 600 * MIB);
+	m.leak_steps = 9;
+	assert_saving(&m, "LEAK_GRAPH_RETAINED", SAVING_ABOUT, 600 * MIB);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -226,6 +242,7 @@ int main(void)
 		cmocka_unit_test(blocks_of_few_steps_are_the_least),
 		cmocka_unit_test(half_a_batch_leaves_the_optimizers_step),
 		cmocka_unit_test(data_in_the_making_are_the_least),
+		cmocka_unit_test(graphs_of_a_few_steps_are_the_least),
 		cmocka_unit_test(states_of_a_checkpoint_are_no_duplicate),
 	};
 
