@@ -1,8 +1,8 @@
 #include "diagnose/diagnose.h"
 
 #include "diagnose/diagnose_ranks.h"
+#include "diagnose/message.h"
 #include "report/report.h"
-#include "util/size.h"
 #include "util/order.h"
 
 #include <stdio.h>
@@ -156,49 +156,6 @@ const char *severity_name(enum severity s)
 	return names[s];
 }
 
-static void add_value(struct buf *b, enum metric_unit unit, int64_t value)
-{
-	if (unit == UNIT_BYTES)
-		size_add(b, value, 0);
-	else if (unit == UNIT_FLAG)
-		buf_puts(b, value ? "yes" : "no");
-	else if (unit == UNIT_COUNT && value < 0)
-		buf_puts(b, "an unknown number of");
-	else
-		buf_addf(b, "%lld", (long long)value);
-}
-
-static void add_evidence(struct finding *f, const struct metric_row *row, int64_t value)
-{
-	for (size_t i = 0; i < f->evidence_count; i++)
-		if (!strcmp(f->evidence[i].name, row->name))
-			return;
-	/* Many ranks have a finding each, of a few numbers. */
-	f->evidence = xrealloc(f->evidence, f->evidence_count + 1, sizeof(*f->evidence));
-	f->evidence[f->evidence_count++] = (struct evidence){ row->name, row->unit, value };
-}
-
-void diagnose_fill(struct buf *out, const char *format, const struct metrics *m, struct finding *f)
-{
-	for (const char *at = format; *at;) {
-		const struct metric_row *row;
-		size_t n;
-
-		if (*at != '{') {
-			buf_add(out, at++, 1);
-			continue;
-		}
-		n = strcspn(at + 1, "}");
-		row = metric_find(at + 1, n);
-		if (!row)
-			BUG("a message names no metric");
-		add_value(out, row->unit, metric_value(m, row));
-		if (f)
-			add_evidence(f, row, metric_value(m, row));
-		at += n + 2;
-	}
-}
-
 /* Do the bytes of the cause cover the bytes that the request lacked, or the growth of this step
  * over those before it, which had room? */
 static int is_enough(const struct metrics *m, bytes weight)
@@ -292,6 +249,8 @@ static const char *confidence_of(const struct metrics *m, enum rule rule, bytes 
 	if (rule == RULE_REFERENCE_GRAPH &&
 	    (!m->again_kept || (!m->gradients && !m->optimizer_states)))
 		c++;
+	if (rule == RULE_EARLIER_STEP_KEPT && m->left_steps < 2)
+		c++;
 	/* Later steps take from what earlier ones left: a queue that is filled faster, perhaps. */
 	if (rule == RULE_LEAK_GRAPH_RETAINED && m->leak_consumed >= m->leak_steps)
 		c++;
@@ -322,8 +281,12 @@ static enum tier tier_of(const struct metrics *m, enum rule rule, bytes weight)
 	if (rule == RULE_EVAL_GRAPH_KEPT && !m->run_evaluates)
 		return ONE_TENSOR ? TIER_DEFAULT : TIER_PEAK;
 	/* What training has needlessly, evaluation lacks. */
-	if (rule == RULE_EVAL_BATCH_LARGE && when_SECOND_MODEL(m))
+	if (rule == RULE_EVAL_BATCH_LARGE && (m->step < 2 || when_SECOND_MODEL(m)))
 		return TIER_PEAK;
+	/* Each step may leave what its variables refer to until the next one has made its own. */
+	if (rule == RULE_EARLIER_STEP_KEPT && m->left_steps < 2 && when_HUGE_TENSORS(m) &&
+	    m->huge_sum >= m->left)
+		return TIER_DEFAULT;
 	/* One tensor, and all that follows from it has twice its size: a type, and no large result.
 	 */
 	if (rule == RULE_ACT_UPCAST && m->doubled_once)

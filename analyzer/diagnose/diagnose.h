@@ -76,7 +76,4 @@ void diagnosis_release(struct diagnosis *d);
 /* The cause for a rank, or NULL. */
 const struct finding *diagnosis_cause(const struct diagnosis *d, size_t rank);
 
-/* Adds a message with its {metrics} filled in. They become evidence of `f`, which may be NULL. */
-void diagnose_fill(struct buf *out, const char *format, const struct metrics *m, struct finding *f);
-
 #endif

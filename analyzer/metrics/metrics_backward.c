@@ -31,7 +31,7 @@ static void divide_old(const struct tables *t, struct metrics *m, const struct s
 		return;
 	add(&m->left, graph);
 	m->left_blocks += blocks;
-	m->left_steps = larger_of(m->left_steps, 2);
+	m->left_steps = larger_of(m->left_steps, 1);
 }
 
 void metrics_find_backward(const struct metrics_pass *p, struct device_pass *d,

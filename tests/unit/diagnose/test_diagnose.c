@@ -1,6 +1,7 @@
 /* Causes that no job on the simulated device can have, from traces made for them; and the table of
  * rules itself. */
 #include "diagnose/diagnose.h"
+#include "diagnose/message.h"
 #include "replay/replay.h"
 #include "report/report_build.h"
 #include "trace/trace.h"

@@ -195,6 +195,10 @@ static void an_evaluation_behind_the_first_step_may_be_larger(void **state)
 	m.in_forward = m.in_evaluation = m.step = m.steps = 1;
 	m.size_growth = 900 * MIB;
 	assert_cause(&m, "EVAL_BATCH_LARGE");
+	/* What each step makes needlessly counts more. */
+	m.gradient_copies = 300 * MIB;
+	assert_cause(&m, "GRADIENT_COPIES");
+	m.gradient_copies = 0;
 	/* It keeps graphs: a smaller batch is not what it lacks. */
 	m.run_kept_stacks = 12;
 	assert_cause(&m, "ACT_PEAK");
@@ -216,7 +220,7 @@ static void a_first_pass_under_a_name_of_prediction_is_inference(void **state)
 	assert_cause(&m, "INFERENCE_BATCH");
 }
 
-/* What each step leaves to the next one is less than one huge tensor. */
+/* What one step has left, its variables may refer to until the next one has made its own. */
 static void a_huge_tensor_explains_more_than_what_one_step_left(void **state)
 {
 	struct metrics m = failure();
@@ -224,8 +228,11 @@ static void a_huge_tensor_explains_more_than_what_one_step_left(void **state)
 	(void)state;
 	m.left = 200 * MIB;
 	m.left_blocks = 16;
+	m.left_steps = 2;
+	assert_int_equal(confidence_of_cause(&m), 1);
 	m.left_steps = 1;
 	assert_cause(&m, "EARLIER_STEP_KEPT");
+	assert_int_equal(confidence_of_cause(&m), 0);
 	m.huge = m.huge_sum = 900 * MIB;
 	m.huge_blocks = 1;
 	assert_cause(&m, "HUGE_TENSORS");
