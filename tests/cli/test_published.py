@@ -8,9 +8,15 @@ import unittest
 from harness import ROOT
 
 sys.path.insert(0, os.path.join(ROOT, "tests", "published"))
+sys.path.append(os.path.join(ROOT, "tests", "gpu"))
+import cards  # noqa: E402
+import liger  # noqa: E402
 import page  # noqa: E402
 import remake  # noqa: E402
 
+# Streaming multiprocessors by NVIDIA's data sheets: PyTorch's reductions take buffers by their number.
+MULTIPROCESSORS = {"A100-SXM4-80GB": 108, "A100-SXM4-40GB": 108, "A100 80GB PCIe": 108, "H100 PCIe": 114, "H100 80GB HBM3": 132, "GeForce RTX 3090": 82,
+                   "GeForce RTX 4090": 128, "B200": 148}
 ADAM = {"loop": 80436224, "foreach": 96242688, "fused": 105991680}  # as the script's author printed them
 
 
@@ -39,6 +45,19 @@ class Published(unittest.TestCase):
             with open(os.path.join(remake.HERE, "results", name + ".json")) as f:
                 found = [(r["job"], r["metric"], str(r["published"])) for r in json.load(f)["rows"]]
             self.assertEqual(wanted, found, name)
+
+    def test_a_publishers_gpu_is_simulated_with_its_multiprocessors(self):
+        simulated = {card[0]: card[4] for card in cards.cards(ROOT)}
+        self.assertEqual({name: simulated[gpu] for name, gpu in liger.GPUS.items()}, MULTIPROCESSORS)
+
+    def test_a_module_that_transformers_lacks_is_found(self):
+        with tempfile.TemporaryDirectory() as folder:
+            os.makedirs(os.path.join(folder, "transformers", "models", "llama"))
+            script = os.path.join(folder, "script.py")
+            for model, missing in (("llama", None), ("llama4", "transformers.models.llama4")):
+                with open(script, "w") as f:
+                    f.write("import torch\nfrom transformers.models.%s import Config\n" % model)
+                self.assertEqual(liger.lacks(folder, script), missing)
 
     def test_one_published_job(self):
         (job,) = remake.load("adam_forms")["runs"]

@@ -19,8 +19,9 @@ RESULTS = os.path.join(HERE, "results", "liger.json")
 CACHE = os.path.join(os.environ.get("XDG_CACHE_HOME", os.path.expanduser("~/.cache")), "memtrace", "published-liger")
 LIBRARIES = "transformers~=%s numpy<2.3 pytest"
 TRANSFORMERS = "4.46.3"  # of states that need no later one
+LATER = "4.57.6"  # of scripts that import models which the state's own version does not have
 SCRIPTS = {"fused_linear_orpo_loss": "orpo_loss", "tiled_geglu": "tiled_mlp", "tiled_swiglu": "tiled_mlp"}
-GPUS = {"A100-SXM4-80GB": "A100-80GB", "A100-SXM4-40GB": "A100-40GB", "A100 80GB PCIe": "A100-80GB", "H100 PCIe": "H100-80GB",
+GPUS = {"A100-SXM4-80GB": "A100-80GB", "A100-SXM4-40GB": "A100-40GB", "A100 80GB PCIe": "A100-80GB", "H100 PCIe": "H100-PCIe",
         "H100 80GB HBM3": "H100-80GB", "GeForce RTX 3090": "RTX-3090", "GeForce RTX 4090": "RTX-4090", "B200": "B200"}
 NOTE = """Options after a script's name are those of `tests/published/liger_job.py`. `--collect N`: the publisher's process held memory that earlier benchmarks had left,
 until Python's garbage collector ran. When it ran was not published. It runs here before benchmark N only (99: never), the moment with which the rows of the sweep agree.
@@ -95,6 +96,22 @@ def libraries(python, version):
     return at
 
 
+def lacks(folder, script):
+    """A module of transformers that a benchmark script imports and the installed version lacks."""
+    with open(script) as f:
+        names = re.findall(r"from (transformers[\w.]*) import", f.read())
+    for name in names:
+        at = os.path.join(folder, *name.split("."))
+        if not os.path.exists(at + ".py") and not os.path.isdir(at):
+            return name
+    return None
+
+
+def libraries_of(python, checkout, state, script):
+    at = libraries(python, transformers_of(checkout, state))
+    return libraries(python, LATER) if lacks(at, script) else at
+
+
 def about(row):
     return "%s %s %s" % (row["timestamp"], row["provider"], row["config"])
 
@@ -118,13 +135,14 @@ def run(checkout, memtrace, what, again):
     if again or not os.path.exists(out):
         os.makedirs(os.path.dirname(out), exist_ok=True)
         python = subprocess.check_output([os.path.join(HERE, "..", "python-env.sh"), torch], text=True).strip()
-        command = [memtrace, "simulate", "--gpu", gpu, "-o", out + ".trace", "--", python, os.path.join(HERE, "liger_job.py"), tree(checkout, state, later, changed),
-                   script, out + ".part", *args]
+        files = tree(checkout, state, later, changed)
+        command = [memtrace, "simulate", "--gpu", gpu, "-o", out + ".trace", "--", python, os.path.join(HERE, "liger_job.py"), files, script, out + ".part", *args]
+        used = libraries_of(python, checkout, state, os.path.join(files, "benchmark", "scripts", script))
         print(" ".join(command), flush=True)
         if os.path.exists(out + ".part"):
             os.remove(out + ".part")
         with open(out + ".log", "w") as log:
-            done = subprocess.run(command, stdout=log, stderr=log, env={**os.environ, "PYTHONPATH": libraries(python, transformers_of(checkout, state))}, check=False)
+            done = subprocess.run(command, stdout=log, stderr=log, env={**os.environ, "PYTHONPATH": used}, check=False)
         if done.returncode or not os.path.exists(out + ".part"):
             print("failed (%d): see %s.log" % (done.returncode, out), file=sys.stderr)
             return []
