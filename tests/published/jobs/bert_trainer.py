@@ -2,15 +2,17 @@
 
     bert_trainer.py BATCH ACCUMULATE [checkpoint] [fp16] [adafactor]
 
-transformers' AdamW of that time was a loop, and gradients were set to zero and kept.
+transformers' AdamW of that time was a loop, gradients were set to zero and kept, and softmax kept its input.
 """
 import sys
 
+import old_torch
 import torch
 from said import reserved_peak
 from transformers import BertConfig, BertForSequenceClassification
 from transformers.optimization import Adafactor
 
+torch.nn.functional.softmax = old_torch.softmax
 batch, accumulate, words = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
 torch.nn.Linear.reset_parameters = torch.nn.Embedding.reset_parameters = lambda self: None
 BertForSequenceClassification.init_weights = BertForSequenceClassification.post_init = lambda self: None
