@@ -17,7 +17,8 @@ random, of the published shapes, and they run a few steps. PyTorch and other pac
 `PUBLISHED_CHECKOUTS`; a source whose clone is missing keeps its rows.
 
 A row is exact if the simulated number, rounded or cut off at the last digit that the publisher printed, is the published one. The estimate is `memtrace
-estimate --system memtrace` from the job's declared configuration; a dash means that the job has no family there. Of the rows
+estimate --system memtrace` from the job's declared configuration: by formula, or "(run)" by a run of transformers' model of that architecture; a dash
+means that it has neither. Of the rows
 that are not exact, "ours" counts those with a known fault of the simulated device, "likely" those with a cause that was not tested, and "not found" those
 whose cause, or a part of it, was not found. Estimates of Megatron-LM's jobs on real GPUs are in [accuracy.md](accuracy.md).
 """
@@ -148,7 +149,7 @@ def of_source(source):
         cause = "; ".join(filter(None, [r["cause"] if off_by(r, "simulated") != "0" else "", r.get("estimate_cause", ""), measured]))
         lines.append("| %s | %s | %s | %s %s | %s | %s | %s | %s | %s |" % (
             r["job"], r["gpu"], r["metric"], number(r["published"], r["unit"]), r["unit"], number(r["simulated"], r["unit"]), off_by(r, "simulated"),
-            number(r.get("estimate"), r["unit"]), off_by(r, "estimate"), cause))
+            number(r.get("estimate"), r["unit"]) + (" (run)" if r.get("estimated_by") == "run" else ""), off_by(r, "estimate"), cause))
     reasons = sorted({r["no_estimate"] for r in source["rows"] if r.get("no_estimate")})
     if reasons:
         lines += ["", "Not estimated: " + "; ".join(reasons) + "."]

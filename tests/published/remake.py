@@ -1,11 +1,11 @@
 """Runs the published jobs on the simulated device, and writes what they took to tests/published/results/
 
-    python3 tests/published/remake.py [--again] [SOURCE...]
+    python3 tests/published/remake.py [--again] [--estimates] [SOURCE...]
 
 A source is a file of tests/published/sources/. It has its address, the versions, and its runs: a script of jobs/ (or one that starts the
 publisher's own, from PUBLISHED_CHECKOUTS/NAME, which nothing here downloads) and the rows that others published for it. PyTorch is that of
-tests/python-env.sh; packages go to a folder of their own in ~/.cache/memtrace/published. A run that is newer than the build and its script is kept.
-liger, smi and modded_nanogpt are scripts of their own.
+tests/python-env.sh; packages go to a folder of their own in ~/.cache/memtrace/published. A run that is newer than the build and its script is kept. --estimates estimates the jobs again
+and keeps what they took. liger, smi and modded_nanogpt are scripts of their own.
 """
 import argparse
 import hashlib
@@ -97,14 +97,24 @@ def simulate(source, run, again):
 
 
 def estimate(declared, reserved):
-    """Bytes, as `memtrace estimate --system memtrace` has them from the declared configuration of the job."""
+    """Bytes, as `memtrace estimate --system memtrace` has them from the declared configuration of the job.
+
+    "model" is a config.json of transformers, "how" is --how, "of" the figure of the result; the rest is the job."""
     if isinstance(declared, str):
         return None
-    with tempfile.NamedTemporaryFile("w", suffix=".json") as f:
-        json.dump({k: v for k, v in declared.items() if k != "of"}, f)
-        f.flush()
-        done = subprocess.run([MEMTRACE, "estimate", "--system", "memtrace", "--json", "--config", f.name], stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, text=True)
+    job = {k: v for k, v in declared.items() if k not in ("model", "how", "of")}
+    command, variables = [MEMTRACE, "estimate", "--system", "memtrace", "--json", "--how", declared.get("how", "formula")], dict(os.environ)
+    if declared.get("how") == "run":
+        made = subprocess.run([os.path.join(ROOT, "tests", "python-env.sh"), "2.15"], check=True, stdout=subprocess.PIPE, text=True)
+        variables["MEMTRACE_PYTHON"] = made.stdout.strip()
+    with tempfile.TemporaryDirectory() as folder:
+        for name, content in (("config.json", declared.get("model")), ("job.json", job)):
+            if content:
+                path = os.path.join(folder, name)
+                with open(path, "w") as f:
+                    json.dump(content, f)
+                command += ["--config", path]
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=variables)
     if done.returncode not in (0, 3):
         raise RuntimeError("estimate: " + done.stderr)
     stage = json.loads(done.stdout)["estimates"][0]["per_stage"][0]
@@ -117,20 +127,53 @@ def in_unit(size, unit):
     return round(size / UNITS[unit], 10)
 
 
+def declared_job(source, run, row):
+    """What a row declares for its estimate, or the reason that there is none."""
+    return row.get("estimate", run.get("estimate", source.get("estimate")))
+
+
+def estimated(source, run, row):
+    """What a row of results says of the estimate."""
+    declared = declared_job(source, run, row)
+    made = {"estimate": in_unit(estimate(declared, "reserved" in row["metric"]), row["unit"])}
+    if isinstance(declared, str):
+        made["no_estimate"] = declared
+    elif "how" in declared:
+        made["estimated_by"] = declared["how"]
+    return made
+
+
 def rows_of(source, run, result):
     rows = []
     for row in run["rows"]:
-        declared = row.get("estimate", run.get("estimate", source.get("estimate")))
-        unit, reserved = row["unit"], "reserved" in row["metric"]
+        unit = row["unit"]
         made = {"family": row.get("family", source.get("family")), "job": row["job"], "gpu": row.get("gpu", source.get("gpu")),
                 "measured_with": row.get("measured_with", source.get("measured_with")), "simulated_with": "PyTorch " + result["torch"],
                 "metric": row["metric"], "unit": unit, "published": row["published"], "simulated": in_unit(result["bytes"][row["key"]], unit),
-                "estimate": in_unit(estimate(declared, reserved), unit), "cause": row.get("cause", run.get("cause", "")),
-                "ours": row.get("ours", False)}
-        if isinstance(declared, str):
-            made["no_estimate"] = declared
+                **estimated(source, run, row), "cause": row.get("cause", run.get("cause", "")), "ours": row.get("ours", False)}
         rows.append(made)
     return rows
+
+
+def estimate_again(name):
+    source, path = load(name), os.path.join(HERE, "results", name + ".json")
+    with open(path) as f:
+        kept = json.load(f)
+    found = {(r["job"], r["metric"]): r for r in kept["rows"]}
+    for run in source["runs"]:
+        for row in run["rows"]:
+            made = found[row["job"], row["metric"]]
+            for old in "no_estimate", "estimated_by":
+                made.pop(old, None)
+            made.update(estimated(source, run, row))
+            print("%s: %s: %s" % (name, row["job"], made["estimate"]), flush=True)
+    write(path, kept)
+
+
+def write(path, results):
+    with open(path, "w") as f:
+        json.dump(results, f, indent=1, ensure_ascii=False)
+        f.write("\n")
 
 
 def run_source(name, again):
@@ -141,20 +184,22 @@ def run_source(name, again):
         print("%s: %s" % (name, run["command"]), flush=True)
     options = source["runs"][0]["options"]
     command = "make published SOURCE=%s   # memtrace simulate %s -- python tests/published/jobs/%s" % (name, options, source["runs"][0]["command"])
-    with open(path, "w") as f:
-        json.dump({"source": source["source"], "url": source["url"], "command": command, "rows": rows}, f, indent=1, ensure_ascii=False)
-        f.write("\n")
+    write(path, {"source": source["source"], "url": source["url"], "command": command, "rows": rows})
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--again", action="store_true")
+    parser.add_argument("--estimates", action="store_true")
     parser.add_argument("source", nargs="*")
     given = parser.parse_args()
     failed = []
     for name in given.source or [*source_names(), *OWN_SCRIPTS]:
         try:
-            if name in OWN_SCRIPTS:
+            if given.estimates:
+                if name not in OWN_SCRIPTS:
+                    estimate_again(name)
+            elif name in OWN_SCRIPTS:
                 script = os.path.join(HERE, OWN_SCRIPTS[name])
                 if not os.path.exists(script):
                     raise Missing("%s is not here" % OWN_SCRIPTS[name])
