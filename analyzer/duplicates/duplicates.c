@@ -108,8 +108,7 @@ static int has_wider_copies(const struct trained *n, const struct lifetime *cons
 	return sizes >= TRAINED_MIN_SIZES;
 }
 
-/* The first held blocks of a size are the model's, as many as are trained; the others are
- * copies. */
+/* Of each size, as many blocks as are trained are the model's; the others are copies. */
 static void find_copies(struct duplicates *d, const struct trained *n, const struct spans *spans,
 			const struct tables *t, const struct lifetime *const *held, size_t count)
 {

@@ -37,11 +37,8 @@ static inline unsigned removed_by(const struct device_pass *d, uint64_t tags, in
 /* Adds signed bytes to the levels of the counterfactuals that remove a block. */
 static inline void add_to_levels(struct device_pass *d, unsigned removed_by, bytes size)
 {
-	for (unsigned bits = removed_by; bits; bits &= bits - 1) {
-		bytes *level = &d->level[__builtin_ctz(bits)];
-
-		*level = bytes_add(*level, size);
-	}
+	for (unsigned bits = removed_by; bits; bits &= bits - 1)
+		add(&d->level[__builtin_ctz(bits)], size);
 }
 
 /* Updates the counterfactual peaks at the top of a rise. */
@@ -325,8 +322,7 @@ static void at_moment(struct metrics_pass *p, struct device_pass *d, unsigned de
 {
 	d->is_past = 1;
 	for (size_t i = 0; i < d->count; i++)
-		d->peak_before =
-			d->list[i].peak > d->peak_before ? d->list[i].peak : d->peak_before;
+		d->peak_before = larger_of(d->peak_before, d->list[i].peak);
 	if (d->failure)
 		grant_request(p, d);
 	metrics_at_moment(p, device);
