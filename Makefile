@@ -249,7 +249,7 @@ accuracy: all   ## our estimates and the documents' against PyTorch's counters; 
 population: all  ## jobs with faults drawn at random (DRAWS=520, SEED=7), and what memtrace says of them; an hour; writes docs/population.md and the rules' confidence
 	@rm -rf $(BUILD)/population && mkdir -p $(BUILD)/population
 	@python=$$(tests/python-env.sh 2.15) && $$python tests/population/draw.py --draws $(or $(DRAWS),520) --seed $(or $(SEED),7) --keep $(BUILD)/population/traces \
-		--results $(BUILD)/population/results && $$python tests/population/table.py $(BUILD)/population/results --write
+		--results $(BUILD)/population/results && $$python tests/population/table.py $(BUILD)/population/results --write $(or $(SEED),7)
 
 published: all  ## jobs whose memory others published, on the simulated device; writes docs/published.md; SOURCE=NAME: only this one
 	@python3 tests/published/remake.py $(SOURCE)

@@ -178,6 +178,14 @@ static enum category of_between(const struct block_context *c, const struct bloc
 	return is_state ? CATEGORY_OPTIMIZER_STATES : CATEGORY_TEMPORARIES;
 }
 
+/* Reentrant checkpointing recomputes a forward pass and then starts the engine again, under the same
+ * Python frames. Blocks of that engine are of the backward pass, and no module is on their stack. */
+static int is_recomputed(const struct block_info *f)
+{
+	return f->alloc_span->activity == ACTIVITY_RECOMPUTE &&
+	       !(f->alloc_flags & STACK_BACKWARD && !(f->alloc_flags & STACK_MODULE));
+}
+
 static enum category of_backward(const struct block_context *c, const struct block_info *f)
 {
 	if (f->hint == HINT_REDUCED)
@@ -190,8 +198,7 @@ static enum category of_backward(const struct block_context *c, const struct blo
 		return CATEGORY_WORKSPACES;
 	if (f->is_between)
 		return of_between(c, f);
-	if (f->alloc_span->activity == ACTIVITY_RECOMPUTE &&
-	    !(f->free_span && f->free_span == f->alloc_span))
+	if (is_recomputed(f) && !(f->free_span && f->free_span == f->alloc_span))
 		return CATEGORY_ACTIVATIONS;
 	/* If the pipeline's schedule frees the block, or a forward pass of the same step does, it
 	 * is the gradient of the stage's input, which is sent to the stage before. */

@@ -1,9 +1,9 @@
 """What memtrace said of drawn jobs, as the tables of docs/population.md and the confidence of each rule.
 
-table.py RESULTS... [--again DIRECTORY] [--write] [--development]
+table.py RESULTS... [--again DIRECTORY] [--write SET] [--development]
 
-RESULTS: files of draw.py --results. --again: asks memtrace anew, of the traces that draw.py --keep left. --write: writes docs/population.md and
-analyzer/diagnose/confidence.def. --development: only the draws that the rules may be developed with, each wrong one in a line.
+RESULTS: files of draw.py --results. --again: asks memtrace anew, of the traces that draw.py --keep left. --write: writes docs/population.md, adds
+this set of draws to measured.json, and writes the sum of its sets to analyzer/diagnose/confidence.def. --development: only the draws that the rules may be developed with, each wrong one in a line.
 """
 import argparse
 import collections
@@ -147,18 +147,27 @@ def page(results, dropped):
     lines += summary(results)
     lines += ["Families that were made after the rules: %s; faults: those of `faults_%s.py`." % (
         ", ".join(sorted(NEW_FAMILIES)), ".py`, `faults_".join(sorted(NEW))), ""]
-    lines += ["## What counts as right since then", ""] + [line if line.startswith(" ") else "- " + line for line in WIDER] + [""]
-    lines += ["## Confidence", "", "As it was told, by the table of the draws before these; `analyzer/diagnose/confidence.def` is written of these.", ""] + calibration(results)
+    lines += ["## What counts as right, and did not at first", "", "CALL_UNUSED and GRADIENT_SETS are newer than the draws of this page.", ""] + [line if line.startswith(" ") else "- " + line for line in WIDER] + [""]
+    lines += ["## Confidence", "", "As it was told, by the table of the draws before these; `analyzer/diagnose/confidence.def` has the sum of these and of the sets before (`tests/population/measured.json`).", ""] + calibration(results)
     lines += ["## Families of jobs", ""] + markdown(("family", *head[1:]), by(results, "family"))
     lines += ["## Faults", ""] + markdown(("fault", *head[1:]), by(results, "fault"))
     lines += ["## First findings", ""] + markdown(("rule", "right"), [(rule, share(*n)) for rule, n in sorted(counts_of_rules(results).items())])
     return "\n".join(lines)
 
 
-def table_of_confidence(results):
-    lines = ["/*", " * How often each rule was right when it was the first finding, in the jobs of docs/population.md: MEASURED(rule, right, named). Written by",
-             " * tests/population/table.py --write.", " */"]
-    return "\n".join(lines + ["MEASURED(%s, %d, %d)" % (rule, *n) for rule, n in sorted(counts_of_rules(results).items())]) + "\n"
+def counts_of_sets(name, results):
+    """How often each rule was right in each set of draws, at first sight: those that the tree keeps, and this one."""
+    with open(os.path.join(HERE, "measured.json")) as f:
+        return {**json.load(f), name: {rule: list(n) for rule, n in counts_of_rules(results).items()}}
+
+
+def table_of_confidence(sets):
+    """The sum of all sets: a rule that is seldom first has few draws in one of them."""
+    rules = sorted({rule for counts in sets.values() for rule in counts})
+    sums = [(rule, *map(sum, zip(*[counts[rule] for counts in sets.values() if rule in counts]))) for rule in rules]
+    lines = ["/*", " * How often each rule was right when it was the first finding, in draws that it met for the first time: MEASURED(rule, right, named).",
+             " * Written by tests/population/table.py --write of the sets of tests/population/measured.json.", " */"]
+    return "\n".join(lines + ["MEASURED(%s, %d, %d)" % row for row in sums]) + "\n"
 
 
 def write(path, text):
@@ -184,7 +193,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("results", nargs="+")
     parser.add_argument("--again")
-    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--write", metavar="SET", help="the name of the set of draws: their seeds")
     parser.add_argument("--development", action="store_true")
     options = parser.parse_args()
     core.load(m for m in MODULES if m.startswith("faults_"))
@@ -198,7 +207,9 @@ def main():
                 print("%04d %-22s %-24s %-22s %s" % (r["draw"], r["job"], r["fault"], r["cause"], (r.get("findings") or ["-"])[:4]))
     if options.write:
         write("docs/population.md", page(results, dropped))
-        write("analyzer/diagnose/confidence.def", table_of_confidence(results))
+        sets = counts_of_sets(options.write, results)
+        write("tests/population/measured.json", json.dumps(sets, indent=1, sort_keys=True) + "\n")
+        write("analyzer/diagnose/confidence.def", table_of_confidence(sets))
     print("\n".join(summary(results) + calibration(results)))
 
 
