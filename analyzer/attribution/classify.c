@@ -178,8 +178,9 @@ static enum category of_between(const struct block_context *c, const struct bloc
 	return is_state ? CATEGORY_OPTIMIZER_STATES : CATEGORY_TEMPORARIES;
 }
 
-/* Reentrant checkpointing recomputes a forward pass and then starts the engine again, under the same
- * Python frames. Blocks of that engine are of the backward pass, and no module is on their stack. */
+/* Reentrant checkpointing recomputes a forward pass and then starts the engine again, under the
+ * same Python frames. Blocks of that engine are of the backward pass, and no module is on their
+ * stack. */
 static int is_recomputed(const struct block_info *f)
 {
 	return f->alloc_span->activity == ACTIVITY_RECOMPUTE &&

@@ -20,8 +20,8 @@ static struct size_counts sizes_of(const struct lifetimes *l, unsigned categorie
 	return s;
 }
 
-/* How many blocks have `size`, or its half or double: the same tensor in another precision? Of large
- * blocks the allocator leaves up to 1 MiB unsplit. */
+/* How many blocks have `size`, or its half or double: the same tensor in another precision? Of
+ * large blocks the allocator leaves up to 1 MiB unsplit. */
 static uint64_t count_alike(const struct size_counts *s, bytes size)
 {
 	return size_counts_count_near(s, size) + size_counts_count_near(s, 2 * size) +
