@@ -144,6 +144,14 @@ class SecondUses(Checks):
         """Adam's states are the tensors that torch.load() made."""
         self.check("second_uses.py", "resumed")
 
+    def test_gradients_of_reentrant_checkpoints(self):
+        """The engine that a checkpoint starts has Python frames; what it leaves are gradients, and nothing that was recomputed."""
+        self.check("second_uses.py", "reentrant", nothing_of=("optimizer_states",))
+
+    def test_weights_built_on_the_gpu(self):
+        """A weight of 3200 x 3200 numbers takes a block of 40 MiB, its gradient, cut from a larger one, 39.06 MiB."""
+        self.check("second_uses.py", "built", nothing_of=("optimizer_states",))
+
     def test_predictions_that_are_kept(self):
         """Six outputs of an evaluation, of 4096 x 4096 numbers in fp32 each, are no inputs."""
         self.check("second_uses.py", "predictions", nothing_of=("activations",), copies=6 * 4096 * 4096 * 4)
