@@ -20,12 +20,18 @@ static struct size_counts sizes_of(const struct lifetimes *l, unsigned categorie
 	return s;
 }
 
-/* How many blocks have `size`, or its half or double: the same tensor in another precision? Of
- * large blocks the allocator leaves up to 1 MiB unsplit. */
+/* How many blocks have `size`, or its half or double: the same tensor in another precision? */
 static uint64_t count_alike(const struct size_counts *s, bytes size)
 {
-	return size_counts_count_near(s, size) + size_counts_count_near(s, 2 * size) +
-	       size_counts_count_near(s, size / 2);
+	return size_counts_find(s, size) + size_counts_find(s, 2 * size) +
+	       size_counts_find(s, size / 2);
+}
+
+/* The same, of sizes that the allocator may have left 1 MiB larger, as it does for large blocks. */
+static uint64_t count_about(const struct size_counts *s, bytes size)
+{
+	return size_counts_count_near(s, size) + size_counts_find(s, 2 * size) +
+	       size_counts_find(s, size / 2);
 }
 
 /* Is the block a parameter for no other reason than that a constructor allocated it? */
@@ -55,14 +61,14 @@ static void find_untrained(const struct block_context *c, struct lifetimes *l)
 		if (l->list[i].category != CATEGORY_PARAMETERS || is_doubtful(c, &l->list[i]))
 			continue;
 		certain = bytes_add(certain, size);
-		if (count_alike(&trained, size))
+		if (count_about(&trained, size))
 			matched = bytes_add(matched, size);
 	}
 	for (size_t i = 0; i < l->count && matched > certain / 2; i++) {
 		bytes size = l->list[i].alloc.bytes;
 
 		if (is_doubtful(c, &l->list[i]) &&
-		    count_alike(&trained, size) < count_alike(&parameters, size))
+		    count_about(&trained, size) < count_about(&parameters, size))
 			l->list[i].category = CATEGORY_BUFFERS;
 	}
 	size_counts_release(&trained);

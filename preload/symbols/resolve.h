@@ -40,6 +40,8 @@ const void *resolve_module(const void *address, char *path, unsigned long bytes)
 /* The same with only the last part of the path. */
 const void *resolve_module_file(const void *address, char *file, unsigned long bytes);
 
+struct dl_phdr_info;
+
 /* Returns 1 if ADDRESS is in the loaded object O. */
 int resolve_holds(const struct dl_phdr_info *o, const void *address);
 

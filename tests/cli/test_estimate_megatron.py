@@ -345,8 +345,8 @@ class Megatron(Case):
         analyzer = os.path.join(ROOT, "analyzer")
         sources = [os.path.join(analyzer, folder, name) for folder in ("torch", "distributed", "families", "megatron") for name in os.listdir(os.path.join(analyzer, folder))
                    if name.endswith((".c", ".h", "groups.def")) and not name.startswith("zero")]
-        sources += [os.path.join(analyzer, *name) for name in (("systems", "memtrace.c"), ("estimate", "inputs.c"), ("config", "derive.c"),
-                                                              ("config", "hf_layers.c"))]
+        sources += [os.path.join(analyzer, *name) for name in (("systems", "memtrace.c"), ("estimate", "inputs.c"), ("readers", "derive.c"),
+                                                              ("readers", "hf_layers.c"))]
         read = self.fields_read(sources)
         read_of_megatron = self.fields_read(name for name in sources if not os.path.basename(name).startswith(("plain", "hf_")))
         fields = self.text(os.path.join(analyzer, "config", "fields.def")).split("/* ---- DeepSpeed")[0]

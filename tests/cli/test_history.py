@@ -383,7 +383,7 @@ class History(Case):
         self.assertTrue(os.path.exists(self.dir + "/xdg/memtrace/history.sqlite"))
         self.run_([MEMTRACE, "history", "add", record], XDG_DATA_HOME="", HOME=self.dir)
         self.assertTrue(os.path.exists(self.dir + "/.local/share/memtrace/history.sqlite"))
-        self.assertIn("history add makes it", self.history("list", status=2).stderr)
+        self.assertIn("history add creates it", self.history("list", status=2).stderr)
         self.assertFalse(os.path.exists(self.file))
         self.assertIn("did you mean trend", self.history("trnd", status=2).stderr)
         done = self.run_([MEMTRACE, "history", "--file", "/proc/none/history", "add", record], status=2)
