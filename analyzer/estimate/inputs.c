@@ -21,7 +21,8 @@ static const void *at(const struct inputs *in, enum config_field f)
 	return (const char *)in->c + fields[f].offset;
 }
 
-/* "num_layers is 0 (--set), expected ..." */
+/* "num_layers is 0 (--set), expected ..."; a field may also be refused because nothing declares it.
+ */
 static void fail(struct inputs *in, enum config_field f, const char *expected)
 {
 	char value[128] = "";
@@ -29,6 +30,10 @@ static void fail(struct inputs *in, enum config_field f, const char *expected)
 	if (in->failed)
 		return;
 	in->failed = 1;
+	if (!config_has(in->c, f)) {
+		err_set(in->e, "%s is not declared, expected %s", fields[f].name, expected);
+		return;
+	}
 	switch (fields[f].kind) {
 	case KIND_INT:
 		snprintf(value, sizeof(value), "%lld", (long long)*(const int64_t *)at(in, f));

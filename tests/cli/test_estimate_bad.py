@@ -38,6 +38,12 @@ class Bad(Case):
         self.assertIn("global_batch_size is missing", self.ask(PLAN, "--config", self.job(global_batch_size=None)))
         self.assertIn("micro_batch_size is missing", self.ask(("estimate", "--system", "llama-4d"), "--config", self.job(micro_batch_size=None)))
 
+    def test_a_value_that_nothing_declares(self):
+        """Megatron-core's BERT has learned positions only; a file that does not say so is refused by the key."""
+        file = self.file(json.dumps({"model_type": "bert", "num_layers": 12, "hidden_size": 768, "num_attention_heads": 12, "seq_length": 512, "micro_batch_size": 4, "vocab_size": 30522}))
+        self.assertEqual(self.ask(("estimate", "--system", "memtrace"), "--config", file),
+                         "memtrace: position_embedding_type is not declared, expected learned_absolute for BERT and T5\n")
+
     def test_every_key_wrong(self):
         for key in JOB:
             for wrong in (0, -1, 10**18, 10**30, 1.5, "many", "", [1], {"a": 1}, True, "1e999", "NaN", "0x10"):
