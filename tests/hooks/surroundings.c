@@ -22,6 +22,8 @@ void _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(void *pointer, int64_
 							   size_t allocated, size_t reserved,
 							   struct device device);
 
+int cudaMalloc(void **block, size_t bytes) __attribute__((weak));
+
 static void blocks(unsigned n)
 {
 	struct device first = { 1, 0 };
@@ -106,12 +108,29 @@ static int served(void)
 	return 0;
 }
 
+/* Calls CUDA if the program was linked or loaded with it, as libraries for machines with and
+ * without a GPU do. */
+static int weak(void)
+{
+	void *block = "unchanged";
+
+	if (!cudaMalloc) {
+		printf("no CUDA\n");
+		return 0;
+	}
+	printf("%d ", cudaMalloc(&block, 1 << 20));
+	printf("%s\n", (const char *)block);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
 		const char *name;
 		int (*run)(void);
-	} cases[] = { { "locked", locked }, { "held", held }, { "served", served } };
+	} cases[] = {
+		{ "locked", locked }, { "held", held }, { "served", served }, { "weak", weak }
+	};
 
 	for (unsigned i = 0; argc > 1 && i < sizeof(cases) / sizeof(cases[0]); i++)
 		if (strcmp(argv[1], cases[i].name) == 0)

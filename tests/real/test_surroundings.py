@@ -109,3 +109,9 @@ class Surroundings(HostCase):
                     self.traces = os.path.join(self.dir, "traces-%s-%s" % (writer, both[-5]))
                     self.assertEqual(self.prints("served", preload=both, MEMTRACE_WRITER_PROCESS=writer), "3sss 3sss\n")
                     self.assertEqual(sum(r[5] in (1, 2) for r in self.trace().records()), 2000)
+
+    def test_weak_reference(self):
+        """A program that asks for CUDA by a weak reference finds the recorder's function. Without CUDA the call returns
+        cudaErrorSharedObjectSymbolNotFound (302) and writes nothing; a program that checks errors goes on."""
+        self.assertEqual(self.run_([self.compiled(), "weak"]).stdout, "no CUDA\n")
+        self.assertEqual(self.prints("weak"), "302 unchanged\n")
