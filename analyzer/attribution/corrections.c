@@ -229,6 +229,16 @@ static uint64_t sets_of_gradients(const struct size_counts *parameters,
 	return MAX_SETS;
 }
 
+/* The thread of the backward pass frees what the pass has used; the job's own may free gradients
+ * after it. */
+static int is_freed_by_backward(const struct block_context *c, const struct lifetime *l)
+{
+	struct block_info f = block_info_of(c, l);
+
+	return f.free_span && f.free_span->phase == PHASE_BACKWARD &&
+	       c->in.tables->thread_flags[l->freed_thread] & THREAD_AUTOGRAD;
+}
+
 /*
  * With create_graph=True, a backward pass leaves what the derivative of its gradients needs: a
  * later backward pass frees it, or it is more than all parameters together. A parameter has one
@@ -258,14 +268,11 @@ static void find_graphs_of_gradients(const struct block_context *c, struct lifet
 		parameters.list[i].count *= sets;
 	if (count)
 		qsort(left, count, sizeof(*left), newest_first);
-	for (size_t i = 0; i < count && of_parameters; i++) {
-		struct block_info f = block_info_of(c, left[i]);
-
-		if ((f.free_span && f.free_span->phase == PHASE_BACKWARD) ||
+	for (size_t i = 0; i < count && of_parameters; i++)
+		if (is_freed_by_backward(c, left[i]) ||
 		    (!take_parameter(&parameters, left[i]->alloc.bytes) &&
 		     of_gradients > of_parameters / 100 * 102))
 			left[i]->category = CATEGORY_ACTIVATIONS;
-	}
 	size_counts_release(&parameters);
 	size_counts_release(&gradients);
 	free(left);

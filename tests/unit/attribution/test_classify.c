@@ -229,6 +229,35 @@ static void states_of_a_checkpoint_are_states(void **state)
 	assert_int_equal(of(d, CATEGORY_ACTIVATIONS), 32);
 }
 
+/* A job that never sets its gradients to zero: they are freed with the model, by the thread that
+ * ends the job, after the last backward pass. A backward pass frees what it has used itself. */
+static void gradients_that_are_freed_at_the_end_are_gradients(void **state)
+{
+	struct fixture *f = *state;
+	const struct device *d;
+	uint64_t g = 0;
+
+	make(f, f->setup, 4 * MIB);
+	for (unsigned step = 0; step < 3; step++) {
+		uint64_t a = make(f, f->model, 32 * MIB),
+			 t = make_in_backward(f, f->small, 4 * MIB);
+
+		drop_in_backward(f, a, 32 * MIB);
+		if (!step) {
+			g = t;
+			make(f, f->optimizer, 4 * MIB);
+		} else {
+			drop_in_backward(f, t, 4 * MIB);
+		}
+	}
+	drop(f, f->small, g, 4 * MIB);
+	d = run(f);
+	assert_int_equal(d->peak.step, 2);
+	assert_int_equal(of(d, CATEGORY_GRADIENTS), 4);
+	assert_int_equal(of(d, CATEGORY_TEMPORARIES), 4);
+	assert_int_equal(of(d, CATEGORY_ACTIVATIONS), 32);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -245,6 +274,7 @@ int main(void)
 		CASE(blocks_that_add_up_are_no_buffers),
 		CASE(a_block_allocated_once_by_a_module_is_a_buffer),
 		CASE(states_of_a_checkpoint_are_states),
+		CASE(gradients_that_are_freed_at_the_end_are_gradients),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
