@@ -92,10 +92,13 @@ __attribute__((always_inline)) static inline void spans_add(struct spans *s,
 	}
 	if (e->is_alloc && !now->allocs && a != ACTIVITY_UNKNOWN)
 		now->stack = e->stack;
-	now->allocs += (uint32_t)e->is_alloc;
-	now->frees += !e->is_alloc;
-	now->floor = e->level < now->floor ? e->level : now->floor;
-	now->peak = e->level > now->peak ? e->level : now->peak;
+	if (e->is_alloc) {
+		now->allocs++;
+		now->peak = e->level > now->peak ? e->level : now->peak;
+	} else {
+		now->frees++;
+		now->floor = e->level < now->floor ? e->level : now->floor;
+	}
 }
 
 /* The span of a time, NULL before the first one. */

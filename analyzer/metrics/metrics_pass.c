@@ -1,5 +1,6 @@
 #include "metrics/metrics_attention.h"
 #include "metrics/metrics_config.h"
+#include "metrics/metrics_counterfactual.h"
 #include "metrics/metrics_inference.h"
 #include "metrics/metrics_live.h"
 #include "metrics/metrics_moment.h"
@@ -13,49 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static inline unsigned removed_by(const struct device_pass *d, uint64_t tags, int autograd,
-				  bytes size, int new)
-{
-	unsigned taken = 0;
-
-	if (size < METRICS_MIN_BLOCK)
-		return 0;
-#define TAKE(what, when) taken |= (when) ? 1u << WITHOUT_##what : 0
-	TAKE(LOGITS, metrics_is_logits(d, tags, size));
-	TAKE(ATTENTION, metrics_is_score(d, tags, autograd, size));
-	TAKE(TEMPORARIES, tags & TAGGED(OPTIMIZER) && !(tags & TAGGED(STATE)));
-	TAKE(CLIPPING, tags & TAGGED(CLIP));
-	TAKE(LOADED, tags & TAGGED(LOAD));
-	TAKE(SAVING, tags & TAGGED(SAVE));
-	TAKE(NEW_RUN, new);
-	TAKE(HUGE, d->huge && size >= d->huge / 4 && d->phase != PHASE_SETUP &&
-			   d->phase != PHASE_OPTIMIZER && metrics_may_be_huge(d, tags, size));
-#undef TAKE
-	return taken;
-}
-
-/* Adds signed bytes to the levels of the counterfactuals that remove a block. */
-static inline void add_to_levels(struct device_pass *d, unsigned removed_by, bytes size)
-{
-	for (unsigned bits = removed_by; bits; bits &= bits - 1)
-		add(&d->level[__builtin_ctz(bits)], size);
-}
-
-/* Updates the counterfactual peaks at the top of a rise. */
-static void note_best(struct device_pass *d, bytes top)
-{
-	bytes least = INT64_MAX;
-
-	for (unsigned k = 0; k < COUNTERFACTUALS; k++) {
-		bytes left = top - d->level[k];
-
-		d->best[k] = left > d->best[k] ? left : d->best[k];
-		if (!d->optimizer_seen)
-			d->best_first[k] = larger_of(d->best_first[k], left);
-		least = d->best[k] < least ? d->best[k] : least;
-	}
-	d->least_best = least;
-}
+#define PREFETCH 12 /* records ahead */
 
 static inline void note_top(struct device_pass *d)
 {
@@ -69,9 +28,8 @@ static inline void note_top(struct device_pass *d)
 		d->now.pass_peak = larger_of(d->now.pass_peak, top);
 	if (d->phase != PHASE_EVALUATION && !d->is_past)
 		d->trained_peak = larger_of(d->trained_peak, top);
-	/* Levels are never negative: a top below all counterfactual peaks changes none. */
-	if (top > d->least_best)
-		note_best(d, top);
+	if (top > d->limit)
+		counterfactuals_note_top(d, top);
 }
 
 static void end_step(struct device_pass *d)
@@ -92,6 +50,7 @@ static void begin_run(struct device_pass *d)
 	d->run_born = 0;
 	d->run_is_open = 1;
 	d->level[WITHOUT_OLD_GRADIENTS] = d->backward_seen ? d->autograd_live : 0;
+	d->limit = smaller_of(d->limit, counterfactual_limit(d, WITHOUT_OLD_GRADIENTS));
 }
 
 /* Enters the next span. A forward pass is not part of the training if no backward pass has followed
@@ -213,25 +172,27 @@ static void record_alloc(struct metrics_pass *p, struct device_pass *d, const st
 {
 	unsigned thread = p->tables->thread_flags[r->thread];
 	int autograd = (thread & THREAD_AUTOGRAD) != 0, new = is_new(d);
-	uint64_t tags = p->tags[r->stack < p->tables->stack_count ? r->stack : 0];
+	uint32_t stack = r->stack < p->tables->stack_count ? r->stack : MT_NO_STACK;
+	unsigned removed_by = counterfactuals_of(p, d, stack, autograd, r->bytes, new);
 	union {
 		struct block_tag tag;
 		uint64_t time;
 	} u = { .tag = { .run = d->run,
 			 .step = (uint16_t)d->step,
-			 .removed_by = (uint16_t)removed_by(d, tags, autograd, r->bytes, new) } };
+			 .removed_by = (uint16_t)removed_by } };
 	struct mt_record kept = *r;
 
 	record_stack(p, d, r, new);
 	d->allocated = bytes_add(d->allocated, r->bytes);
 	d->run_born = bytes_add(d->run_born, r->bytes);
 	d->autograd_live = autograd ? bytes_add(d->autograd_live, r->bytes) : d->autograd_live;
-	add_to_levels(d, u.tag.removed_by, r->bytes);
-	d->m->tags |= d->is_past ? 0 : tags;
+	counterfactuals_add(d, removed_by, r->bytes);
+	if (!d->is_past)
+		d->m->tags |= p->tags[stack];
 	d->rising = 1;
 	kept.time_ns = u.time;
 	/* Behind the moment, only blocks that a level counts are looked up again. */
-	if (!d->is_past || autograd || u.tag.removed_by)
+	if (!d->is_past || autograd || removed_by)
 		live_set_add(&p->live, &kept);
 }
 
@@ -247,22 +208,25 @@ static void record_free(struct metrics_pass *p, struct device_pass *d, const str
 	if (!live_set_take(&p->live, MT_TENSOR_ALLOC, r->address, &was))
 		return;
 	tag = tag_of(&was);
-	metrics_note_freed(d, &was);
+	if (d->latest)
+		metrics_note_freed(d, &was);
 	if (was.stack < p->tables->stack_count) {
-		d->stacks[was.stack].live = bytes_add(d->stacks[was.stack].live, -was.bytes);
-		d->stacks[was.stack].freed += !d->is_past;
-		d->stacks[was.stack].outlived += !d->is_past && tag.step != (uint16_t)d->step;
-		d->stacks[was.stack].dropped += !d->is_past && d->run_is_open && tag.run == d->run;
+		struct stack_levels *l = &d->stacks[was.stack];
+
+		l->live = bytes_add(l->live, -was.bytes);
+		if (!d->is_past) {
+			l->freed++;
+			l->outlived += tag.step != (uint16_t)d->step;
+			l->dropped += d->run_is_open && tag.run == d->run;
+		}
 	}
 	if (p->tables->thread_flags[was.thread] & THREAD_AUTOGRAD) {
 		d->autograd_live = bytes_add(d->autograd_live, -was.bytes);
 		if (d->level[WITHOUT_OLD_GRADIENTS] && tag.run < d->run)
-			d->level[WITHOUT_OLD_GRADIENTS] -=
-				was.bytes < d->level[WITHOUT_OLD_GRADIENTS]
-					? was.bytes
-					: d->level[WITHOUT_OLD_GRADIENTS];
+			counterfactual_take(d, WITHOUT_OLD_GRADIENTS,
+					    smaller_of(was.bytes, d->level[WITHOUT_OLD_GRADIENTS]));
 	}
-	add_to_levels(d, tag.removed_by, -was.bytes);
+	counterfactuals_take(d, tag.removed_by, was.bytes);
 }
 
 /* Device memory outside of tensors: PyTorch's segments, and allocations of libraries. */
@@ -307,15 +271,14 @@ static void grant_request(struct metrics_pass *p, struct device_pass *d)
 {
 	const struct failure *f = d->failure;
 	uint32_t stack = f->stack < p->tables->stack_count ? f->stack : MT_NO_STACK;
-	unsigned taken = removed_by(d, p->tags[stack], d->phase == PHASE_BACKWARD && !stack,
-				    f->requested, is_new(d));
+	unsigned taken = counterfactuals_of(p, d, stack, d->phase == PHASE_BACKWARD && !stack,
+					    f->requested, is_new(d));
 	struct device_pass granted = *d;
 
 	granted.allocated = bytes_add(granted.allocated, f->requested);
-	add_to_levels(&granted, taken, f->requested);
+	counterfactuals_add(&granted, taken, f->requested);
 	note_top(&granted);
 	memcpy(d->best, granted.best, sizeof(d->best));
-	d->least_best = granted.least_best;
 }
 
 static void at_moment(struct metrics_pass *p, struct device_pass *d, unsigned device)
@@ -328,32 +291,49 @@ static void at_moment(struct metrics_pass *p, struct device_pass *d, unsigned de
 	metrics_at_moment(p, device);
 }
 
-static void check_moment(struct metrics_pass *p, struct position at, unsigned device)
+/* Enters the moments of the devices that are at a position. */
+static void check_moments(struct metrics_pass *p, struct position at)
 {
-	struct device_pass *d = &p->devices[device];
+	for (unsigned i = 0; i < MT_MAX_DEVICES; i++) {
+		struct device_pass *d = &p->devices[i];
 
-	if (!d->is_past && d->device && at.segment == d->moment.at.segment &&
-	    at.record == d->moment.at.record)
-		at_moment(p, d, device);
+		if (d->device && !d->is_past && d->moment.at.segment == at.segment &&
+		    d->moment.at.record == at.record)
+			at_moment(p, d, i);
+	}
 }
 
-static void record_event(struct metrics_pass *p, struct position at, const struct mt_record *r)
+/* How many of `count` records lie before or at the next moment of a device; all if none is. */
+static size_t count_to_moment(const struct metrics_pass *p, struct position from, size_t count)
 {
-	struct device_pass *d = &p->devices[r->device < MT_MAX_DEVICES ? r->device : 0];
+	for (unsigned i = 0; i < MT_MAX_DEVICES; i++) {
+		const struct device_pass *d = &p->devices[i];
+		struct position at = d->moment.at;
+
+		if (d->device && !d->is_past && at.segment == from.segment &&
+		    at.record > from.record && at.record - from.record < count)
+			count = (size_t)(at.record - from.record);
+	}
+	return count;
+}
+
+static void record_event(struct metrics_pass *p, const struct mt_record *r)
+{
 	unsigned layer = event_layer(r->kind);
+	struct device_pass *d;
 
 	if (!layer || !record_is_valid(r))
 		return;
 	if (layer == MT_LAYER_HOST)
 		metrics_record_host(p, r);
-	/* The peak of a phase may be at its begin. */
-	for (unsigned i = 0; layer == MT_LAYER_MARK && i < MT_MAX_DEVICES; i++)
-		check_moment(p, at, i);
-	if (r->device >= MT_MAX_DEVICES || !d->device)
+	if (r->device >= MT_MAX_DEVICES)
 		return;
-	if (r->kind == MT_TENSOR_ALLOC || r->kind == MT_TENSOR_FREE) {
-		if (d->device->counted_from_runtime)
-			return;
+	d = &p->devices[r->device];
+	if (!d->device)
+		return;
+	if (r->kind != MT_TENSOR_ALLOC && r->kind != MT_TENSOR_FREE) {
+		record_other(p, d, r);
+	} else if (!d->device->counted_from_runtime) {
 		enter_time(p, d, r->time_ns, r->kind == MT_TENSOR_ALLOC);
 		if (r->bytes < METRICS_MIN_BLOCK && r->bytes > -METRICS_MIN_BLOCK)
 			record_small(d, r);
@@ -361,10 +341,7 @@ static void record_event(struct metrics_pass *p, struct position at, const struc
 			record_alloc(p, d, r);
 		else
 			record_free(p, d, r);
-	} else {
-		record_other(p, d, r);
 	}
-	check_moment(p, at, r->device);
 }
 
 static void on_records(void *context, uint64_t segment, uint64_t first,
@@ -372,12 +349,18 @@ static void on_records(void *context, uint64_t segment, uint64_t first,
 {
 	struct metrics_pass *p = context;
 
-	for (size_t i = 0; i < count; i++) {
-		if (i + 12 < count && (records[i + 12].bytes >= METRICS_MIN_BLOCK ||
-				       records[i + 12].bytes <= -METRICS_MIN_BLOCK))
-			live_set_prefetch(&p->live, event_alloc_kind(records[i + 12].kind),
-					  records[i + 12].address);
-		record_event(p, (struct position){ segment, first + i + 1 }, &records[i]);
+	for (size_t i = 0, end; i < count;) {
+		end = i + count_to_moment(p, (struct position){ segment, first + i }, count - i);
+		for (; i < end; i++) {
+			const struct mt_record *later = &records[i + PREFETCH];
+
+			if (i + PREFETCH < count && (later->bytes >= METRICS_MIN_BLOCK ||
+						     later->bytes <= -METRICS_MIN_BLOCK))
+				live_set_prefetch(&p->live, event_alloc_kind(later->kind),
+						  later->address);
+			record_event(p, &records[i]);
+		}
+		check_moments(p, (struct position){ segment, first + i });
 	}
 }
 
@@ -391,6 +374,7 @@ static void on_keyframe_begin(void *context)
 
 		d->allocated = d->autograd_live = d->outside = 0;
 		memset(d->level, 0, sizeof(d->level));
+		d->limit = 0;
 		for (size_t k = 0; d->stacks && k < p->tables->stack_count; k++)
 			d->stacks[k].live = 0;
 	}
@@ -416,15 +400,7 @@ static void on_keyframe(void *context, const struct mt_record *records, size_t c
 
 static void on_keyframe_end(void *context, uint64_t segment)
 {
-	struct metrics_pass *p = context;
-
-	for (unsigned i = 0; i < MT_MAX_DEVICES; i++) {
-		struct device_pass *d = &p->devices[i];
-
-		if (d->device && !d->is_past && d->moment.at.segment == segment &&
-		    !d->moment.at.record)
-			at_moment(p, d, i);
-	}
+	check_moments(context, (struct position){ segment, 0 });
 }
 
 /* The moment: the last failed allocation, or the peak if none failed. */
@@ -473,8 +449,11 @@ void metrics_compute(struct metrics m[MT_MAX_DEVICES], const struct trace *t,
 	p.tags = xcalloc(t->tables.stack_count + 1, sizeof(*p.tags));
 	for (size_t i = 1; i < t->tables.stack_count; i++)
 		p.tags[i] = tables_stack_info(&t->tables, (uint32_t)i)->tags;
+	p.removed_by = xcalloc(t->tables.stack_count + 1, sizeof(*p.removed_by));
 	live_set_init(&p.live);
 	start(&p, m, r);
+	for (size_t i = 0; i < t->tables.stack_count; i++)
+		p.removed_by[i] = (uint16_t)counterfactuals_of_tags(p.tags[i]);
 	trace_visit(t, &visitor);
 	for (unsigned i = 0; i < MT_MAX_DEVICES; i++) {
 		struct device_pass *d = &p.devices[i];
@@ -495,5 +474,6 @@ void metrics_compute(struct metrics m[MT_MAX_DEVICES], const struct trace *t,
 	}
 	live_set_release(&p.live);
 	free(p.tags);
+	free(p.removed_by);
 	free(p.pinned_by_stack);
 }

@@ -136,8 +136,8 @@ struct device_pass {
 	 * states beside it; 0: it is unknown how large these are. */
 	bytes best_first[COUNTERFACTUALS], later_states;
 	int optimizer_seen;
-	bytes least_best; /* the least of `best` */
-	int rising;       /* `allocated` has risen since the peaks were updated */
+	bytes limit; /* a lower bound: `allocated` below it changes none of these peaks */
+	int rising;  /* `allocated` has risen since the peaks were updated */
 	bytes run_born, autograd_live;
 	int retry_pending; /* a request failed, and the allocator has not answered yet */
 
@@ -158,7 +158,8 @@ struct device_pass {
 struct metrics_pass {
 	const struct trace *trace;
 	const struct tables *tables;
-	uint64_t *tags; /* bits of enum stack_tag, by stack */
+	uint64_t *tags;       /* bits of enum stack_tag, by stack */
+	uint16_t *removed_by; /* bits of enum counterfactual that its tags decide, by stack */
 	struct workspace_sizes workspaces;
 	struct live_set live;
 	struct device_pass devices[MT_MAX_DEVICES];

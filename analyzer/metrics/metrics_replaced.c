@@ -36,16 +36,20 @@ void metrics_note_block(struct device_pass *d, struct stack_levels *l, const str
 
 	l->half_stack = now.half_stack;
 	l->first_stack = now.first_stack;
-	d->recent[d->recent_count++ % METRICS_RECENT] = now;
+	d->recent[d->recent_count % METRICS_RECENT] = now;
+	d->recent_count++;
 	d->latest = r->bytes;
 	d->latest_stack = r->stack;
 	l->blocks++;
-	if (r->bytes / OTHER_KIND > l->tallest)
-		l->grown_first = r->bytes;
-	l->block_rises += r->bytes > l->tallest && l->live;
-	l->block_falls += r->bytes + REST < l->tallest;
-	l->block_others += r->bytes < l->tallest / OTHER_KIND;
-	l->tallest = larger_of(r->bytes, l->tallest);
+	if (r->bytes > l->tallest) {
+		if (r->bytes / OTHER_KIND > l->tallest)
+			l->grown_first = r->bytes;
+		l->block_rises += l->live != 0;
+		l->tallest = r->bytes;
+	} else {
+		l->block_falls += r->bytes + REST < l->tallest;
+		l->block_others += r->bytes < l->tallest / OTHER_KIND;
+	}
 }
 
 /* `p.data = p.data.to(type)`, as Module._apply does it too: the old block is freed right after the
@@ -54,7 +58,7 @@ void metrics_note_freed(struct device_pass *d, const struct mt_record *was)
 {
 	struct stack_levels *l = &d->stacks[d->latest_stack];
 
-	if (d->latest && !d->backward_seen && same_size(d->latest, 2 * was->bytes)) {
+	if (!d->backward_seen && same_size(d->latest, 2 * was->bytes)) {
 		add(&l->widened, d->latest);
 		if (!d->pending.count && d->phase != PHASE_EVALUATION &&
 		    was->stack != d->latest_stack) {

@@ -315,7 +315,7 @@ static void record_event(struct levels_pass *c, struct position at, const struct
 	int is_tensor = r->kind == MT_TENSOR_ALLOC || r->kind == MT_TENSOR_FREE;
 	struct device *d;
 
-	if (!event_layer(r->kind)) {
+	if (!is_tensor && !event_layer(r->kind)) {
 		*(r->kind ? &replay->unknown_kinds : &replay->unwritten) += 1;
 		return;
 	}

@@ -33,16 +33,7 @@ void live_set_clear(struct live_set *l)
 	l->count = 0;
 }
 
-static inline size_t find(const struct live_set *l, unsigned kind, uint64_t address)
-{
-	size_t i = live_set_slot(l, kind, address);
-
-	while (l->slots[i].kind && (l->slots[i].address != address || l->slots[i].kind != kind))
-		i = (i + 1) & l->mask;
-	return i;
-}
-
-static void enlarge(struct live_set *l)
+void live_set_enlarge(struct live_set *l)
 {
 	struct mt_record *old = l->slots;
 	size_t n = l->mask + 1, count = l->count;
@@ -50,20 +41,9 @@ static void enlarge(struct live_set *l)
 	make_slots(l, 64 - l->shift + 1);
 	for (size_t i = 0; i < n; i++)
 		if (old[i].kind)
-			l->slots[find(l, old[i].kind, old[i].address)] = old[i];
+			l->slots[live_set_look_up(l, old[i].kind, old[i].address)] = old[i];
 	l->count = count;
 	free(old);
-}
-
-int live_set_add(struct live_set *l, const struct mt_record *r)
-{
-	size_t i = find(l, r->kind, r->address);
-	int is_new = !l->slots[i].kind;
-
-	l->slots[i] = *r;
-	if (is_new && ++l->count > l->mask / 2 + 1)
-		enlarge(l);
-	return is_new;
 }
 
 int live_set_replace(struct live_set *l, const struct mt_record *r, struct mt_record *was)
@@ -77,18 +57,15 @@ int live_set_replace(struct live_set *l, const struct mt_record *r, struct mt_re
 
 const struct mt_record *live_set_find(const struct live_set *l, unsigned kind, uint64_t address)
 {
-	const struct mt_record *r = &l->slots[find(l, kind, address)];
+	const struct mt_record *r = &l->slots[live_set_look_up(l, kind, address)];
 
 	return r->kind ? r : NULL;
 }
 
-int live_set_take(struct live_set *l, unsigned kind, uint64_t address, struct mt_record *was)
+void live_set_empty(struct live_set *l, size_t slot)
 {
-	size_t hole = find(l, kind, address), i = hole;
+	size_t hole = slot, i = slot;
 
-	if (!l->slots[hole].kind)
-		return 0;
-	*was = l->slots[hole];
 	/* Records behind the hole whose own slot is before it move into the hole. */
 	for (;;) {
 		size_t home;
@@ -103,6 +80,4 @@ int live_set_take(struct live_set *l, unsigned kind, uint64_t address, struct mt
 		}
 	}
 	l->slots[hole].kind = 0;
-	l->count--;
-	return 1;
 }

@@ -41,14 +41,55 @@ static inline void live_set_prefetch(const struct live_set *l, unsigned kind, ui
 	__builtin_prefetch(slot + 1, 1);
 }
 
+/* The slot of a record, or the empty one where it belongs. */
+static inline size_t live_set_look_up(const struct live_set *l, unsigned kind, uint64_t address)
+{
+	size_t i = live_set_slot(l, kind, address);
+
+	while (l->slots[i].kind && (l->slots[i].address != address || l->slots[i].kind != kind))
+		i = (i + 1) & l->mask;
+	return i;
+}
+
+/* Doubles the slots. */
+void live_set_enlarge(struct live_set *l);
+/* Removes the record of a slot. */
+void live_set_empty(struct live_set *l, size_t slot);
+
 /* Adds a record, or replaces the one with its kind and address. Returns whether it is new. */
-int live_set_add(struct live_set *l, const struct mt_record *r);
+static inline int live_set_add(struct live_set *l, const struct mt_record *r)
+{
+	size_t i = live_set_look_up(l, r->kind, r->address);
+	int is_new = !l->slots[i].kind;
+
+	l->slots[i] = *r;
+	l->count += (size_t)is_new;
+	if (__builtin_expect(l->count > l->mask / 2 + 1, 0))
+		live_set_enlarge(l);
+	return is_new;
+}
+
 /* The same; one that is replaced is copied to `*was`. */
 int live_set_replace(struct live_set *l, const struct mt_record *r, struct mt_record *was);
 /* NULL if there is none. The pointer is valid until the next change. */
 const struct mt_record *live_set_find(const struct live_set *l, unsigned kind, uint64_t address);
+
 /* Removes a record and copies it to `*was`. Returns whether there was one. */
-int live_set_take(struct live_set *l, unsigned kind, uint64_t address, struct mt_record *was);
+static inline int live_set_take(struct live_set *l, unsigned kind, uint64_t address,
+				struct mt_record *was)
+{
+	size_t i = live_set_look_up(l, kind, address);
+
+	if (!l->slots[i].kind)
+		return 0;
+	*was = l->slots[i];
+	if (l->slots[(i + 1) & l->mask].kind)
+		live_set_empty(l, i);
+	else
+		l->slots[i].kind = 0;
+	l->count--;
+	return 1;
+}
 
 static inline int live_set_remove(struct live_set *l, unsigned kind, uint64_t address)
 {

@@ -23,7 +23,8 @@ static inline bytes bytes_add(bytes a, bytes b)
 {
 	bytes sum = a + b;
 
-	return sum > BYTES_LIMIT || sum < -BYTES_LIMIT ? a : sum;
+	/* One comparison of unsigned numbers: it runs several times for each event of a trace. */
+	return (uint64_t)(sum + BYTES_LIMIT) > 2 * (uint64_t)BYTES_LIMIT ? a : sum;
 }
 
 /* The bytes of `count` blocks of one size, BYTES_LIMIT at most; neither is negative. */

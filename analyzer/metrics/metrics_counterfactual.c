@@ -1,0 +1,25 @@
+#include "metrics/metrics_counterfactual.h"
+
+unsigned counterfactuals_of_tags(uint64_t tags)
+{
+	return COUNTERFACTUAL(TEMPORARIES, tags & TAGGED(OPTIMIZER) && !(tags & TAGGED(STATE))) |
+	       COUNTERFACTUAL(CLIPPING, tags & TAGGED(CLIP)) |
+	       COUNTERFACTUAL(LOADED, tags & TAGGED(LOAD)) |
+	       COUNTERFACTUAL(SAVING, tags & TAGGED(SAVE));
+}
+
+void counterfactuals_note_top(struct device_pass *d, bytes top)
+{
+	/* Most tops change no peak. */
+	if (top <= d->limit)
+		return;
+	d->limit = INT64_MAX;
+	for (unsigned k = 0; k < COUNTERFACTUALS; k++) {
+		bytes left = top - d->level[k];
+
+		d->best[k] = larger_of(d->best[k], left);
+		if (!d->optimizer_seen)
+			d->best_first[k] = larger_of(d->best_first[k], left);
+		d->limit = smaller_of(d->limit, counterfactual_limit(d, k));
+	}
+}
