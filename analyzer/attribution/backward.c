@@ -27,9 +27,13 @@ struct origin_entry {
 	UT_hash_handle hh;
 };
 
-void backward_init(struct backward *b, const struct tables *t, bytes smallest)
+void backward_init(struct backward *b, const struct tables *t, bytes smallest, int names_all)
 {
-	*b = (struct backward){ .tables = t, .smallest = smallest };
+	*b = (struct backward){ .tables = t,
+				.smallest = smallest,
+				.names_all = (uint8_t)names_all,
+				.needed = NO_POSITION,
+				.least_saved = NO_POSITION };
 	b->origins = grow(b->origins, 0, &b->origin_room, sizeof(*b->origins));
 	b->origins[b->origin_count++] = (struct origin){ 0 };
 }
@@ -62,7 +66,13 @@ static int is_of_backward(const struct backward *b, const struct mt_record *r)
 	return is_autograd(b, r) && !(tables_stack_flags(b->tables, r->stack) & STACK_RECOMPUTE);
 }
 
-/* The search for positions: see backward.h. */
+/* The search for positions: see backward.h. It is one of runs whose nodes have the same part of the
+ * forward pass before them: that of the pass, or of the recomputation so far. */
+struct run_group {
+	struct node_run *runs;
+	size_t count;
+	uint64_t end; /* no position lies behind it */
+};
 
 /* A run that leaves one block and frees no saved tensor may be of a view, which has no output of
  * its own. */
@@ -73,12 +83,12 @@ static int need_no_output(const struct node_run *r)
 }
 
 /* No run lies before a saved block that it or a later run frees. */
-static void bound_by_saved(struct backward *b)
+static void bound_by_saved(const struct backward *b, const struct run_group *g)
 {
 	uint64_t least = NO_POSITION;
 
-	for (size_t i = b->run_count; i-- > 0;) {
-		struct node_run *r = &b->runs[i];
+	for (size_t i = g->count; i-- > 0;) {
+		struct node_run *r = &g->runs[i];
 
 		if (r->saved != NO_POSITION) {
 			uint64_t from = forward_blocks_beginning(&b->forward, r->saved);
@@ -91,12 +101,12 @@ static void bound_by_saved(struct backward *b)
 }
 
 /* The latest possible output of each run, from the first run on. */
-static void bound_from_above(struct backward *b)
+static void bound_from_above(const struct backward *b, const struct run_group *g)
 {
-	uint64_t end = b->forward.count;
+	uint64_t end = g->end;
 
-	for (size_t i = 0; i < b->run_count; i++) {
-		struct node_run *r = &b->runs[i];
+	for (size_t i = 0; i < g->count; i++) {
+		struct node_run *r = &g->runs[i];
 
 		r->most = end;
 		r->highest = NO_POSITION;
@@ -112,12 +122,12 @@ static void bound_from_above(struct backward *b)
 }
 
 /* The earliest possible output of each run, from the last run back. */
-static void bound_from_below(struct backward *b)
+static void bound_from_below(const struct backward *b, const struct run_group *g)
 {
 	uint64_t begin = forward_blocks_oldest(&b->forward); /* the first possible position */
 
-	for (size_t i = b->run_count; i-- > 0;) {
-		struct node_run *r = &b->runs[i];
+	for (size_t i = g->count; i-- > 0;) {
+		struct node_run *r = &g->runs[i];
 
 		if (r->least != NO_POSITION && r->least > begin)
 			begin = r->least;
@@ -141,13 +151,14 @@ static void bound_from_below(struct backward *b)
 
 /* Adds the stack that follows a block without one. Returns 0 if the positions between the two are
  * not known: nothing follows, or a loop began anew. */
-static int add_next(const struct backward *b, struct origin *o, uint64_t position, uint64_t before)
+static int add_next(const struct backward *b, struct origin *o, uint64_t position, uint64_t before,
+		    uint64_t end)
 {
 	struct origin between = { 0 };
 	uint32_t line, next = MT_NO_STACK;
 
-	for (uint64_t i = position + 1; i < b->forward.count && i < position + REACH && !next; i++)
-		if (!forward_block_at(&b->forward, i)->unframed)
+	for (uint64_t i = position + 1; i < end && i < position + REACH && !next; i++)
+		if (forward_block_at(&b->forward, i)->is_framed)
 			next = forward_block_at(&b->forward, i)->stack;
 	if (!next)
 		return 0;
@@ -162,7 +173,7 @@ static int add_next(const struct backward *b, struct origin *o, uint64_t positio
 }
 
 /* Adds a position as a possible one. Returns 0 if it says nothing. */
-static int add_position(const struct backward *b, struct origin *o, uint64_t position)
+static int add_position(const struct backward *b, struct origin *o, uint64_t position, uint64_t end)
 {
 	uint64_t with_stack = forward_blocks_framed(&b->forward, position);
 	uint32_t stack;
@@ -173,11 +184,11 @@ static int add_position(const struct backward *b, struct origin *o, uint64_t pos
 	origin_add(o, b->tables, stack);
 	/* The small blocks behind a loss are its results. */
 	return with_stack == position || tables_stack_flags(b->tables, stack) & STACK_LOSS ||
-	       add_next(b, o, position, with_stack);
+	       add_next(b, o, position, with_stack, end);
 }
 
 /* The common part of all possible positions of a run. */
-static struct origin origin_of(const struct backward *b, const struct node_run *r)
+static struct origin origin_of(const struct backward *b, const struct node_run *r, uint64_t end)
 {
 	const struct origin none = { 0 };
 	struct origin o = { 0 };
@@ -192,7 +203,7 @@ static struct origin origin_of(const struct backward *b, const struct node_run *
 	} else if (r->gradients || r->is_part) {
 		/* A view lies beside the operations around it. */
 		first -= first > forward_blocks_oldest(&b->forward);
-		last += last < b->forward.count;
+		last += last < end;
 	}
 	if (last - first > REACH)
 		return none;
@@ -200,7 +211,7 @@ static struct origin origin_of(const struct backward *b, const struct node_run *
 		if (r->highest != NO_POSITION &&
 		    !is_alike(forward_block_at(&b->forward, position)->bytes, r->gradient))
 			continue;
-		if (!add_position(b, &o, position))
+		if (!add_position(b, &o, position, end))
 			return none;
 		/* Further positions only shorten an origin: one that is useless remains so. */
 		if (origin_length(&o) != length && !origin_is_useful(&o, b->tables))
@@ -238,27 +249,62 @@ static void name_from(struct backward *b, uint64_t start_ns, uint32_t origin)
 	b->named[b->named_count++] = (struct named){ start_ns, origin };
 }
 
-/* Names the runs so far. */
-static void name_runs(struct backward *b)
+static void name_group(struct backward *b, const struct run_group *g)
 {
-	bound_by_saved(b);
-	bound_from_above(b);
-	bound_from_below(b);
-	for (size_t i = 0; i < b->run_count; i++) {
-		struct origin o = origin_of(b, &b->runs[i]);
+	bound_by_saved(b, g);
+	bound_from_above(b, g);
+	bound_from_below(b, g);
+	for (size_t i = 0; i < g->count; i++) {
+		struct origin o = origin_of(b, &g->runs[i], g->end);
 
-		if (b->runs[i].allocs)
-			name_from(b, b->runs[i].start_ns, number_of(b, &o));
+		if (g->runs[i].allocs)
+			name_from(b, g->runs[i].start_ns, number_of(b, &o));
 	}
-	b->run_count = 0;
+}
+
+/* Names the runs of the finished groups, or forgets them if no name is wanted. */
+static void settle(struct backward *b)
+{
+	size_t next = 0;
+
+	if (b->names_all || b->is_wanted || b->live > 0)
+		for (size_t i = 0; i < b->finished; i = next) {
+			for (next = i; next < b->finished && b->runs[next].end == b->runs[i].end;)
+				next++;
+			name_group(b, &(struct run_group){ &b->runs[i], next - i, b->runs[i].end });
+		}
+	b->run_count -= b->finished;
+	memmove(b->runs, b->runs + b->finished, b->run_count * sizeof(*b->runs));
+	b->finished = 0;
+	b->needed = NO_POSITION;
+}
+
+/* No further run belongs to the group of the last ones. Its names wait until they are wanted. */
+static void finish_group(struct backward *b)
+{
+	uint64_t first;
+
+	for (; b->finished < b->run_count; b->finished++)
+		b->runs[b->finished].end = b->forward.count;
+	if (b->least_saved == NO_POSITION)
+		return;
+	/* The search looks at the block before the first one, and for the stack of that. */
+	first = forward_blocks_beginning(&b->forward, b->least_saved);
+	first -= first > forward_blocks_oldest(&b->forward);
+	if (forward_blocks_framed(&b->forward, first) != NO_POSITION)
+		first = forward_blocks_framed(&b->forward, first);
+	b->needed = first < b->needed ? first : b->needed;
+	b->least_saved = NO_POSITION;
 }
 
 /* The events. */
 
 static void add_run(struct backward *b)
 {
-	if (b->run_count == MOST_RUNS)
-		name_runs(b);
+	if (b->run_count == MOST_RUNS) {
+		finish_group(b);
+		settle(b);
+	}
 	b->runs = grow(b->runs, b->run_count, &b->run_room, sizeof(*b->runs));
 	b->runs[b->run_count++] = b->now;
 	b->now = (struct node_run){ .saved = NO_POSITION };
@@ -280,13 +326,31 @@ static void end_run(struct backward *b)
 		add_run(b);
 }
 
+static void forget(struct backward *b)
+{
+	HASH_RELEASE(b->known);
+	forward_blocks_release(&b->forward);
+	free(b->runs);
+	b->runs = NULL;
+	b->run_count = b->finished = b->run_room = 0;
+}
+
 static void end_pass(struct backward *b)
 {
 	if (!b->pass_ns)
 		return;
 	end_run(b);
-	name_runs(b);
+	finish_group(b);
 	b->pass_ns = 0;
+}
+
+static void begin_pass(struct backward *b, uint64_t time_ns)
+{
+	settle(b);
+	b->now = (struct node_run){ .saved = NO_POSITION };
+	b->pass_ns = b->counted_ns = time_ns;
+	b->live = 0;
+	b->is_wanted = 0;
 }
 
 static void add_to_run(struct backward *b, const struct mt_record *r)
@@ -294,10 +358,10 @@ static void add_to_run(struct backward *b, const struct mt_record *r)
 	int is_part = b->is_doubtful;
 
 	if (!b->pass_ns) {
-		b->now = (struct node_run){ .saved = NO_POSITION };
-		b->pass_ns = r->time_ns;
+		begin_pass(b, r->time_ns);
 		is_part = 0;
 	}
+	b->live += r->bytes >= b->smallest;
 	if (has_ended(&b->now)) {
 		end_run(b);
 		is_part = 0;
@@ -314,40 +378,44 @@ static void add_to_run(struct backward *b, const struct mt_record *r)
 	b->is_doubtful = b->has_failed = 0;
 }
 
-void backward_alloc(struct backward *b, const struct mt_record *r)
+int backward_alloc(struct backward *b, const struct mt_record *r)
 {
 	uint32_t flags = tables_stack_flags(b->tables, r->stack);
 
-	if (is_of_backward(b, r)) {
-		add_to_run(b, r);
-		return;
-	}
 	if (is_autograd(b, r)) {
+		if (!(flags & STACK_RECOMPUTE)) {
+			add_to_run(b, r);
+			return 1;
+		}
 		/* A forward pass is repeated: its nodes come next. */
-		if (b->run_count || b->now.allocs) {
+		if (b->run_count > b->finished || b->now.allocs) {
 			end_run(b);
-			name_runs(b);
+			finish_group(b);
 		}
 	} else if (flags & STACK_BACKWARD || (b->pass_ns && !(flags & STACK_FRAMES))) {
 		/* The thread that waits for the backward pass allocates a little, too. */
-		return;
+		return b->pass_ns != 0;
 	} else {
 		end_pass(b);
 	}
+	/* The block takes the place of the oldest one. */
+	if (b->finished && b->forward.count >= b->needed + FORWARD_BLOCKS)
+		settle(b);
 	forward_blocks_add(&b->forward, b->tables, r);
+	return b->pass_ns != 0;
 }
 
-void backward_free(struct backward *b, const struct mt_record *was)
+static void free_in_pass(struct backward *b, const struct mt_record *was)
 {
 	uint64_t position;
 
-	if (!b->pass_ns)
-		return;
 	if (!is_of_backward(b, was)) {
 		position = forward_blocks_find(&b->forward, was);
-		if (position != NO_POSITION &&
-		    (b->now.saved == NO_POSITION || position > b->now.saved))
+		if (position == NO_POSITION)
+			return;
+		if (b->now.saved == NO_POSITION || position > b->now.saved)
 			b->now.saved = position;
+		b->least_saved = position < b->least_saved ? position : b->least_saved;
 	} else if (was->time_ns < b->pass_ns || b->has_failed) {
 		return;
 	} else if (was->time_ns < b->own_ns) {
@@ -360,6 +428,14 @@ void backward_free(struct backward *b, const struct mt_record *was)
 	}
 }
 
+void backward_free(struct backward *b, const struct mt_record *r, const struct mt_record *was)
+{
+	b->live -= was->time_ns >= b->counted_ns && was->bytes >= b->smallest &&
+		   is_of_backward(b, was);
+	if (b->pass_ns && is_autograd(b, r))
+		free_in_pass(b, was);
+}
+
 void backward_failed(struct backward *b)
 {
 	b->has_failed = 1;
@@ -368,17 +444,21 @@ void backward_failed(struct backward *b)
 void backward_gap(struct backward *b)
 {
 	end_pass(b);
+	settle(b);
 	b->forward.first = b->forward.count;
+}
+
+void backward_want(struct backward *b)
+{
+	settle(b);
+	b->is_wanted = 1;
 }
 
 void backward_end(struct backward *b)
 {
 	end_pass(b);
-	HASH_RELEASE(b->known);
-	forward_blocks_release(&b->forward);
-	free(b->runs);
-	b->runs = NULL;
-	b->run_room = 0;
+	settle(b);
+	forget(b);
 }
 
 int backward_has_no_place(const struct tables *t, uint32_t stack)

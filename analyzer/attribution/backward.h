@@ -13,6 +13,10 @@
  * Both bound the position of each run from two sides, since positions only go back. A position is
  * named if the bounds leave one; otherwise what the possible positions have in common (origin.h).
  *
+ * Names cost more than all else that is done for a block, and few are asked for: most blocks of a
+ * pass are freed before the next one begins. So a pass is named when the next one begins, if one of
+ * its blocks is live then or if names were wanted meanwhile.
+ *
  * With retain_graph=True nothing is freed, and no block gets a name. Recomputed blocks have stacks
  * of their own, and count as the forward pass of the nodes that use them.
  */
@@ -38,6 +42,8 @@ struct node_run {
 	uint8_t is_free; /* set by the search: it need not have an output in the forward pass */
 	uint64_t least, most;     /* positions between which it lies, as the search goes on */
 	uint64_t lowest, highest; /* positions of its output; NO_POSITION: none was found */
+	uint64_t end; /* of the positions that its group of runs may have; not known of the last
+			 group */
 };
 
 struct origin_entry;
@@ -47,12 +53,20 @@ struct backward {
 	const struct tables *tables;
 	bytes smallest; /* no smaller block has a name: none of the forward pass has a stack */
 
+	uint8_t names_all;
+	uint8_t is_wanted; /* a block that is live now is asked for */
+	int64_t live;      /* blocks of the last pass, if they can have a name */
+
 	struct forward_blocks forward;
 
-	struct node_run *runs; /* of the backward pass, whose positions are not known yet */
+	struct node_run *runs; /* of the last pass, whose positions are not known yet */
 	size_t run_count, run_room;
+	size_t finished; /* of the runs: they wait until their names are wanted */
+	uint64_t needed; /* the first position that they need; NO_POSITION: none */
 	struct node_run now;
-	uint64_t pass_ns;      /* when the pass began; 0: there is none now */
+	uint64_t least_saved;  /* least `saved` of the runs that are not finished, and of `now` */
+	uint64_t counted_ns;   /* when the last pass began, whose live blocks are counted */
+	uint64_t pass_ns;      /* the same while it goes on; 0: there is no pass now */
 	uint64_t own_ns;       /* when the last run began whose beginning is certain */
 	uint64_t last_address; /* of the last block that the pass allocated */
 	uint8_t is_doubtful;   /* an earlier block of the run was freed: maybe its gradient */
@@ -65,18 +79,22 @@ struct backward {
 	struct origin_entry *known;
 };
 
-void backward_init(struct backward *b, const struct tables *t, bytes smallest);
+/* `names_all`: the name of every block is asked for, and not only of those that are live when
+ * backward_want() is called. */
+void backward_init(struct backward *b, const struct tables *t, bytes smallest, int names_all);
 void backward_release(struct backward *b);
 
-/* Events of the tensor layer, in order. `was`: the record that allocated what an autograd thread
- * frees. */
-void backward_alloc(struct backward *b, const struct mt_record *r);
-void backward_free(struct backward *b, const struct mt_record *was);
+/* Events of the tensor layer, in order. `was`: the record that allocated what is freed.
+ * backward_alloc() returns whether a backward pass is going on. */
+int backward_alloc(struct backward *b, const struct mt_record *r);
+void backward_free(struct backward *b, const struct mt_record *r, const struct mt_record *was);
 /* The device ran out of memory. */
 void backward_failed(struct backward *b);
+/* The names of the blocks that are live now are asked for. */
+void backward_want(struct backward *b);
 /* Events are missing here. */
 void backward_gap(struct backward *b);
-/* No event follows. */
+/* No event follows, or no later block is asked for: there must be no pass then. */
 void backward_end(struct backward *b);
 
 /* Does a stack of the backward pass say nothing of the position? */

@@ -7,19 +7,14 @@
 void forward_blocks_release(struct forward_blocks *f)
 {
 	free(f->ring);
+	free(f->heads);
 	*f = (struct forward_blocks){ 0 };
-}
-
-uint64_t forward_blocks_oldest(const struct forward_blocks *f)
-{
-	uint64_t kept = f->count > FORWARD_BLOCKS ? f->count - FORWARD_BLOCKS : 0;
-
-	return kept > f->first ? kept : f->first;
 }
 
 uint64_t forward_blocks_framed(const struct forward_blocks *f, uint64_t position)
 {
-	uint64_t back = forward_block_at(f, position)->unframed;
+	const struct forward_block *b = forward_block_at(f, position);
+	uint64_t back = b->is_framed ? 0 : b->back;
 
 	return position >= forward_blocks_oldest(f) + back ? position - back : NO_POSITION;
 }
@@ -30,61 +25,74 @@ uint64_t forward_blocks_beginning(const struct forward_blocks *f, uint64_t posit
 
 	if (found == NO_POSITION)
 		return first;
-	return found >= first + forward_block_at(f, found)->run
-		       ? found - forward_block_at(f, found)->run
+	return found >= first + forward_block_at(f, found)->back
+		       ? found - forward_block_at(f, found)->back
 		       : first;
+}
+
+/* The list of an address. */
+static inline uint32_t *head_of(const struct forward_blocks *f, uint64_t address)
+{
+	return &f->heads[address * 0x9e3779b97f4a7c15u >> 32 & (FORWARD_HEADS - 1)];
+}
+
+static void begin(struct forward_blocks *f)
+{
+	f->ring = xcalloc(FORWARD_BLOCKS, sizeof(*f->ring));
+	f->heads = xcalloc(FORWARD_HEADS, sizeof(*f->heads));
+	f->last_framed = NO_POSITION;
 }
 
 void forward_blocks_add(struct forward_blocks *f, const struct tables *t, const struct mt_record *r)
 {
-	const struct forward_block *last;
-	struct forward_block *to;
-	uint64_t framed;
+	uint64_t position = f->count, back;
+	int is_framed = (tables_stack_flags(t, r->stack) & STACK_FRAMES) != 0;
+	uint32_t *head;
 
 	if (!f->ring)
-		f->ring = xcalloc(FORWARD_BLOCKS, sizeof(*f->ring));
-	last = f->count ? forward_block_at(f, f->count - 1) : NULL;
-	framed = f->count ? forward_blocks_framed(f, f->count - 1) : NO_POSITION;
-	to = &f->ring[f->count++ % FORWARD_BLOCKS];
-	*to = (struct forward_block){ .time_ns = r->time_ns,
-				      .address = (uint32_t)r->address,
-				      .bytes = r->bytes,
-				      .stack = r->stack };
+		begin(f);
+	if (!is_framed) {
+		back = position - f->last_framed;
+	} else {
+		if (r->stack != f->last_stack || f->last_framed == NO_POSITION ||
+		    f->last_framed < forward_blocks_oldest(f))
+			f->run = position;
+		f->last_framed = position;
+		f->last_stack = r->stack;
+		back = position - f->run;
+	}
 	/* The clocks of two threads may differ a little. */
-	if (last && last->time_ns > to->time_ns)
-		to->time_ns = last->time_ns;
-	if (!(tables_stack_flags(t, r->stack) & STACK_FRAMES))
-		to->unframed = last ? last->unframed + 1 : 1;
-	else if (framed != NO_POSITION && forward_block_at(f, framed)->stack == r->stack)
-		to->run = forward_block_at(f, framed)->run + (uint32_t)(f->count - 1 - framed);
+	f->last_ns = r->time_ns > f->last_ns ? r->time_ns : f->last_ns;
+	head = head_of(f, r->address);
+	f->ring[position % FORWARD_BLOCKS] =
+		(struct forward_block){ .time_ns = f->last_ns,
+					.bytes = r->bytes,
+					.address = (uint32_t)r->address,
+					.stack = r->stack,
+					.older = *head,
+					.is_framed = (uint32_t)is_framed,
+					.back = (uint32_t)back & INT32_MAX };
+	*head = (uint32_t)++f->count;
 }
 
-/* Saved blocks are freed in the reverse order of the forward pass, so each is near the one before.
- */
-uint64_t forward_blocks_find(struct forward_blocks *f, const struct mt_record *was)
+uint64_t forward_blocks_find(const struct forward_blocks *f, const struct mt_record *was)
 {
-	uint64_t first = forward_blocks_oldest(f), high = f->count, low = first, step = 1;
+	uint64_t oldest = forward_blocks_oldest(f), end = f->count;
+	uint32_t at;
 
-	if (f->found_last >= first && f->found_last < high &&
-	    forward_block_at(f, f->found_last)->time_ns >= was->time_ns)
-		high = f->found_last;
-	while (high - first > step && low == first) {
-		if (forward_block_at(f, high - step)->time_ns < was->time_ns)
-			low = high - step;
-		else
-			step *= 2;
-	}
-	while (low < high) {
-		uint64_t middle = low + (high - low) / 2;
+	if (!f->ring)
+		return NO_POSITION;
+	/* Each block of the list lies before the last one. */
+	for (at = *head_of(f, was->address); at;) {
+		uint64_t position = end - 1 - (uint32_t)((uint32_t)(end - 1) - (at - 1));
+		const struct forward_block *b = forward_block_at(f, position);
 
-		if (forward_block_at(f, middle)->time_ns < was->time_ns)
-			low = middle + 1;
-		else
-			high = middle;
+		if (position >= end || position < oldest || b->time_ns < was->time_ns)
+			break;
+		if (b->address == (uint32_t)was->address && b->bytes == was->bytes)
+			return position;
+		end = position;
+		at = b->older;
 	}
-	for (; low < f->count && low < high + 8; low++)
-		if (forward_block_at(f, low)->address == (uint32_t)was->address &&
-		    forward_block_at(f, low)->bytes == was->bytes)
-			return f->found_last = low;
 	return NO_POSITION;
 }

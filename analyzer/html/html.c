@@ -140,7 +140,9 @@ static int add_stream(struct html *p, size_t index, struct err *e)
 	const struct rank *r = &p->report->ranks[index];
 	struct stream s;
 	struct replay_observer observer = stream_observer(&s);
-	struct replay_options options = { .keep_peak_blocks = 1, .observer = &observer };
+	struct replay_options options = { .keep_peak_blocks = 1,
+					  .name_all_blocks = 1,
+					  .observer = &observer };
 	struct replay replay;
 	struct trace t;
 	int status = trace_open_header(&t, r->trace, e);

@@ -6,9 +6,9 @@
 #include "replay/live_blocks.h"
 
 #include "attribution/attribution.h"
-#include "attribution/backward.h"
 #include "attribution/classify.h"
 #include "replay/accounting.h"
+#include "replay/backward_names.h"
 #include "trace/event.h"
 #include "trace/visit.h"
 #include "util/order.h"
@@ -41,7 +41,8 @@ struct live_blocks_pass {
 	size_t followed_count;
 	uint64_t followed_until_ns; /* no later allocation is followed */
 	int has_autograd;           /* there are blocks of a backward pass */
-	int quiet;                  /* nothing was allocated since the last probe */
+	struct backward_names names;
+	int quiet; /* nothing was allocated since the last probe */
 };
 
 /* Is it a live block of the device? */
@@ -191,17 +192,22 @@ static void probe_finish(struct live_blocks_pass *b, struct probe *s, uint64_t e
 		lifetimes_release(&s->lifetimes);
 }
 
+static int is_last_probe(const struct live_blocks_pass *b, const struct probe *s)
+{
+	const struct probe *later = s + 1, *end = b->probes + b->probe_count;
+
+	while (later < end && later->device != s->device)
+		later++;
+	return later == end;
+}
+
 /* The history of the stacks up to the probe. It is not continued behind the last probe of a
  * device. */
 static void take_history(struct live_blocks_pass *b, struct probe *s)
 {
-	const struct probe *later = s + 1, *end = b->probes + b->probe_count;
-
 	if (!b->history[s->device])
 		return;
-	while (later < end && later->device != s->device)
-		later++;
-	if (later < end) {
+	if (!is_last_probe(b, s)) {
 		s->history = history_copy(b->history[s->device]);
 		return;
 	}
@@ -217,6 +223,7 @@ static void probe_take(struct live_blocks_pass *b, struct probe *s)
 
 	collect_lifetimes(b, &s->lifetimes, s->device);
 	take_history(b, s);
+	backward_names_want(&b->names, s->device, is_last_probe(b, s));
 	if (s->failure >= 0)
 		d->failures[s->failure].largest_free =
 			largest_free(b, s->device, d->failures[s->failure].when.reserved);
@@ -258,32 +265,15 @@ static inline struct history *history_of(const struct live_blocks_pass *b,
 		       : NULL;
 }
 
-/* An event of the tensor layer, for the names of the backward pass's blocks. */
-static inline void note_backward(const struct live_blocks_pass *b, const struct mt_record *r,
-				 const struct mt_record *was)
-{
-	struct backward *backward;
-
-	if (r->device >= MT_MAX_DEVICES)
-		return;
-	backward = &b->replay->device[r->device].backward;
-	if (r->kind == MT_TENSOR_ALLOC)
-		backward_alloc(backward, r);
-	else if (r->kind == MT_TENSOR_FREE && b->tables->thread_flags[r->thread] & THREAD_AUTOGRAD)
-		backward_free(backward, was);
-	else if (r->kind == MT_TENSOR_OOM)
-		backward_failed(backward);
-}
-
 /* `r` allocates a block (`was` is NULL), or frees the block that `was` allocated. A job that trains
  * has names for the backward pass's blocks, any other job a history of its stacks. */
-static inline void note_block(const struct live_blocks_pass *b, const struct mt_record *r,
+static inline void note_block(struct live_blocks_pass *b, const struct mt_record *r,
 			      const struct mt_record *was)
 {
 	struct history *history;
 
-	if (b->has_autograd) {
-		note_backward(b, r, was);
+	if (b->names.count) {
+		backward_names_event(&b->names, r, was);
 	} else if (b->history_count) {
 		history = history_of(b, was ? was : r);
 		if (history && was)
@@ -307,8 +297,8 @@ static void apply(struct live_blocks_pass *b, const struct mt_record *r, size_t 
 		if (!record_is_valid(&r[i]))
 			continue;
 		if (!alloc) {
-			if (r[i].kind == MT_TENSOR_OOM && b->has_autograd)
-				note_backward(b, &r[i], NULL);
+			if (r[i].kind == MT_TENSOR_OOM)
+				backward_names_event(&b->names, &r[i], NULL);
 		} else if (alloc == r[i].kind) {
 			b->replay->allocs_twice += !live_set_add(&b->live, &r[i]);
 			b->quiet = 0;
@@ -347,8 +337,7 @@ static void on_keyframe_begin(void *context)
 	struct live_blocks_pass *b = context;
 
 	live_set_clear(&b->live);
-	for (int i = 0; i < MT_MAX_DEVICES; i++)
-		backward_gap(&b->replay->device[i].backward);
+	backward_names_gap(&b->names);
 }
 
 static void on_keyframe(void *context, const struct mt_record *records, size_t count)
@@ -410,6 +399,30 @@ static void plan_probes(struct live_blocks_pass *b)
 		qsort(b->probes, b->probe_count, sizeof(*b->probes), by_position);
 }
 
+static int has_probe(const struct live_blocks_pass *b, int device)
+{
+	for (size_t i = 0; i < b->probe_count; i++)
+		if (b->probes[i].device == device)
+			return 1;
+	return 0;
+}
+
+/* A job that trains has names for the backward pass's blocks, any other job a history of its
+ * stacks. */
+static void follow_stacks(struct live_blocks_pass *b)
+{
+	for (int i = 0; i < MT_MAX_DEVICES; i++) {
+		if (!b->replay->device[i].seen)
+			continue;
+		if (!b->has_autograd) {
+			b->history[i] = history_new(b->tables->stack_count);
+			b->history_count++;
+		} else if (has_probe(b, i) || b->options->name_all_blocks) {
+			backward_names_begin(&b->names, b->replay, i);
+		}
+	}
+}
+
 static void count_final(const struct live_blocks_pass *b, int device)
 {
 	struct device *d = &b->replay->device[device];
@@ -436,21 +449,16 @@ void replay_live_blocks(struct replay *r, const struct trace *t, const struct re
 	};
 
 	live_set_init(&b.live);
-	for (int i = 0; i < MT_MAX_DEVICES; i++)
-		backward_init(&r->device[i].backward, &t->tables, (bytes)t->header.stack_min);
+	backward_names_init(&b.names, r, t, o->name_all_blocks);
 	for (size_t i = 0; i < t->tables.thread_count; i++)
 		b.has_autograd |= t->tables.thread_flags[i] & THREAD_AUTOGRAD;
-	for (int i = 0; i < MT_MAX_DEVICES && !b.has_autograd; i++)
-		if (r->device[i].seen) {
-			b.history[i] = history_new(t->tables.stack_count);
-			b.history_count++;
-		}
 	plan_probes(&b);
+	follow_stacks(&b);
 	r->truncated |= trace_visit(t, &w) < 0;
 	for (int i = 0; i < MT_MAX_DEVICES; i++) {
 		struct device *d = &r->device[i];
 
-		backward_end(&d->backward);
+		backward_names_end(&b.names, i);
 		if (!d->seen)
 			continue;
 		count_final(&b, i);

@@ -51,8 +51,10 @@ struct replay_observer {
 struct replay_options {
 	/* The peaks and the failures are those of a phase that the job named; NULL: of the job. */
 	const char *phase;
-	int keep_live;                                /* fill in device.live */
-	int keep_peak_blocks;                         /* fill in device.peak_blocks */
+	int keep_live;        /* fill in device.live */
+	int keep_peak_blocks; /* fill in device.peak_blocks */
+	int name_all_blocks;  /* device.backward has names of all blocks, not only of those in a
+			       * snapshot */
 	void (*progress)(void *context, double part); /* 0 to 1; NULL: none */
 	void *context;
 	const struct replay_observer *observer; /* NULL: none */

@@ -55,7 +55,9 @@ static void open_trace(struct fixture *f)
 
 const struct device *fixture_replay(struct fixture *f, int keep_live)
 {
-	const struct replay_options options = { .phase = f->phase, .keep_live = keep_live };
+	const struct replay_options options = { .phase = f->phase,
+						.keep_live = keep_live,
+						.name_all_blocks = f->name_all_blocks };
 
 	open_trace(f);
 	replay_trace(&f->replay, &f->trace, &options);

@@ -31,9 +31,10 @@ struct fixture {
 	/* Stacks with Python frames, by what they do; a test has those of its setup. */
 	uint32_t model, optimizer, attention, loss, evaluation, input, setup, temporary, zero_grad,
 		recompute, save, clip, buckets, small;
-	uint64_t address;   /* of the last block */
-	char directory[64]; /* of the test's own; "": none */
-	const char *phase;  /* replay_options.phase */
+	uint64_t address;    /* of the last block */
+	char directory[64];  /* of the test's own; "": none */
+	const char *phase;   /* replay_options.phase */
+	int name_all_blocks; /* replay_options.name_all_blocks */
 	unsigned char *file;
 	struct trace trace;
 	struct replay replay;

@@ -61,7 +61,7 @@ int main(int argc, char **argv)
 {
 	struct trace t;
 	struct replay replay;
-	struct replay_options options = { 0 };
+	struct replay_options options = { .name_all_blocks = 1 };
 	struct err e = { "" };
 	struct names n;
 	struct record_visitor visitor = { .context = &n,

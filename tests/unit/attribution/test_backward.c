@@ -3,6 +3,8 @@
 
 #include "attribution/backward.h"
 
+#include <inttypes.h>
+
 /* The stacks of Net.forward by line, in the forward pass and in its recomputation. */
 static uint32_t lines[10], again[10];
 
@@ -14,6 +16,7 @@ static int start_with_lines(void **state)
 	if (start(state) < 0)
 		return -1;
 	f = *state;
+	f->name_all_blocks = 1;
 	call = write_frame(&f->w, "Module._call_impl", TORCH "nn/modules/module.py", 1);
 	main = write_frame(&f->w, "main", "/job/train.py", 10);
 	recompute = write_frame(&f->w, "recompute_fn", TORCH "utils/checkpoint.py", 7);
@@ -268,6 +271,102 @@ static void many_passes_take_linear_time(void **state)
 	assert_in_range(d->backward.origin_count, 4, 16);
 }
 
+/* A step with random sizes, of which random blocks stay for ever. In one of four steps the forward
+ * pass is repeated; in one of eight it runs out of memory. */
+static void draw_step(struct fixture *f, unsigned *seed)
+{
+	struct mt_record saved[10], gradient[10];
+	unsigned layers = 2 + (unsigned)rand_r(seed) % 8, draw = (unsigned)rand_r(seed);
+
+	for (unsigned i = 0; i < layers; i++) {
+		bytes n = (1 + rand_r(seed) % 4) * 10 * MIB;
+
+		saved[i] = (struct mt_record){ .address = make(f, lines[i], n), .bytes = n };
+	}
+	for (unsigned i = layers; i-- > 0;) {
+		if (draw % 4 == 1 && i % 2)
+			make_in_backward(f, again[i], 5 * MIB);
+		gradient[i] = made(f, saved[i].bytes);
+		if (i + 1 < layers && rand_r(seed) % 16)
+			gone(f, &gradient[i + 1]);
+		if (rand_r(seed) % 16)
+			gone(f, &saved[i]);
+		if (draw % 32 == 7 && i == layers / 2)
+			write_event(&f->w, MT_TENSOR_OOM, 0, GIB, f->small, f->autograd);
+	}
+	/* Some gradients are freed by the job, and some never. */
+	if (rand_r(seed) % 8)
+		drop(f, lines[0], gradient[0].address, gradient[0].bytes);
+}
+
+struct labels {
+	char *list[1000];
+	size_t count;
+};
+
+static void add_labels(struct labels *l, const struct snapshot *s, const struct device *d,
+		       const struct tables *t)
+{
+	for (size_t i = 0; i < s->count; i++) {
+		struct buf label = { 0 };
+
+		buf_addf(&label, "%" PRId64 " ", s->groups[i].bytes);
+		origin_add_label(&d->backward.origins[s->groups[i].origin], t, &label);
+		assert_in_range(l->count, 0, ARRAY_SIZE(l->list) - 1);
+		l->list[l->count++] = label.text;
+	}
+}
+
+static int by_text(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* The labels of all groups of blocks in the snapshots of a drawn job, in the order of the texts. */
+static struct labels labels_of(void **state, unsigned draw, int name_all_blocks)
+{
+	struct labels l = { .count = 0 };
+	unsigned seed = draw;
+	const struct device *d;
+	struct fixture *f;
+
+	assert_int_equal(start_with_lines(state), 0);
+	f = *state;
+	f->name_all_blocks = name_all_blocks;
+	for (unsigned steps = 1 + draw % 12; steps > 0; steps--) {
+		draw_step(f, &seed);
+		/* More blocks than are remembered. */
+		for (unsigned i = 0; draw % 50 == 7 && i < FORWARD_BLOCKS + 10; i++)
+			drop(f, lines[1], make(f, lines[1], MIB), MIB);
+	}
+	d = run(f);
+	add_labels(&l, &d->at_peak, d, &f->trace.tables);
+	for (size_t i = 0; i < d->failure_count; i++)
+		add_labels(&l, &d->failures[i].live, d, &f->trace.tables);
+	qsort(l.list, l.count, sizeof(*l.list), by_text);
+	fixture_teardown(state);
+	return l;
+}
+
+/* Names that nobody asks for are left out, and the others are the same. */
+static void names_do_not_depend_on_those_that_nobody_asks_for(void **state)
+{
+	unsigned named = 0;
+
+	for (unsigned draw = 0; draw < 300; draw++) {
+		struct labels some = labels_of(state, draw, 0), all = labels_of(state, draw, 1);
+
+		assert_int_equal(some.count, all.count);
+		for (size_t i = 0; i < some.count; i++) {
+			assert_string_equal(some.list[i], all.list[i]);
+			named += strstr(some.list[i], "net.py") != NULL;
+			free(some.list[i]);
+			free(all.list[i]);
+		}
+	}
+	assert_in_range(named, 300, 3000);
+}
+
 #define LINES(name) cmocka_unit_test_setup_teardown(name, start_with_lines, fixture_teardown)
 
 int main(void)
@@ -282,6 +381,7 @@ int main(void)
 		LINES(recomputed_blocks_are_the_forward_pass_of_their_nodes),
 		LINES(out_of_memory_ends_the_pass),
 		LINES(many_passes_take_linear_time),
+		cmocka_unit_test(names_do_not_depend_on_those_that_nobody_asks_for),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

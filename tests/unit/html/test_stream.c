@@ -17,7 +17,7 @@ static void the_last_sample_is_shown(void **state)
 	struct fixture *f = *state;
 	struct stream s;
 	struct replay_observer observer = stream_observer(&s);
-	struct replay_options options = { .observer = &observer };
+	struct replay_options options = { .name_all_blocks = 1, .observer = &observer };
 	struct replay replay;
 	bytes sum = 0;
 
