@@ -1,4 +1,4 @@
-/* The history of runs as data. */
+/* The history of runs as data (members.def). */
 #include "history/history_json.h"
 
 #include "json/json_util.h"
@@ -9,32 +9,54 @@
 #define json_TEXT(v) text(v)
 #define json_INTEGER(v) size(v)
 
-static json_t *run_json(const struct history_run *r)
+static json_t *loaded(const char *column)
 {
-	json_t *j = json_object(), *o;
+	json_t *o = json_loads(column ? column : "{}", 0, NULL);
 
-	set(j, "id", size(r->id));
-#define X(name, type) set(j, #name, json_##type(r->name));
+	return o ? o : json_null();
+}
+
+static json_t *run_json(const struct history_run *x)
+{
+	json_t *j = json_object();
+
+#define RUN PUT_MEMBER
+#include "history/members.def"
+#define X(name, type) set(j, #name, json_##type(x->name));
 	HISTORY_COLUMNS(X)
 #undef X
-	set(j, "simulated", json_boolean(r->simulated != 0));
-	o = json_loads(r->config ? r->config : "{}", 0, NULL);
-	set(j, "config", o ? o : json_null());
-	o = json_loads(r->versions ? r->versions : "{}", 0, NULL);
-	set(j, "versions", o ? o : json_null());
+	/* These columns have other forms than that of the file. */
+	set(j, "simulated", json_boolean(x->simulated != 0));
+	set(j, "config", loaded(x->config));
+	set(j, "versions", loaded(x->versions));
 	return j;
 }
 
-static json_t *parts_json(const struct history_run *r)
+static json_t *component_json(const struct history_part *x)
+{
+	json_t *j = json_object();
+
+#define COMPONENT PUT_MEMBER
+#include "history/members.def"
+	return j;
+}
+
+static json_t *components_json(const struct history_run *r)
 {
 	json_t *list = json_array();
 
 	for (size_t i = 0; i < r->part_count; i++)
-		json_array_append_new(list, json_pack("{s:o,s:o,s:o}", "component",
-						      text(r->parts[i].component), "peak_bytes",
-						      size(r->parts[i].observed), "estimated_bytes",
-						      size(r->parts[i].estimated)));
+		json_array_append_new(list, component_json(&r->parts[i]));
 	return list;
+}
+
+static json_t *shown_json(const struct history_run *x)
+{
+	json_t *j = run_json(x);
+
+#define SHOWN PUT_MEMBER
+#include "history/members.def"
+	return j;
 }
 
 static void put_json(json_t *root, struct buf *out)
@@ -63,53 +85,90 @@ void history_pair_json(const struct history_run *a, const struct history_run *b,
 	const struct history_run *both[] = { a, b };
 	json_t *root = json_object(), *list = json_array();
 
-	for (size_t i = 0; i < ARRAY_SIZE(both) && both[i]; i++) {
-		json_t *j = run_json(both[i]);
-
-		set(j, "components", parts_json(both[i]));
-		json_array_append_new(list, j);
-	}
+	for (size_t i = 0; i < ARRAY_SIZE(both) && both[i]; i++)
+		json_array_append_new(list, shown_json(both[i]));
 	set(root, "runs", list);
 	put_json(root, out);
 }
 
-static json_t *spread_json(const struct peak_spread *s)
+static json_t *spread_json(const struct peak_spread *x)
 {
-	if (!s->count)
+	json_t *j;
+
+	if (!x->count)
 		return json_null();
-	return json_pack("{s:I,s:I,s:I}", "runs", (json_int_t)s->count, "median_bytes",
-			 (json_int_t)s->median, "median_deviation_bytes", (json_int_t)s->deviation);
+	j = json_object();
+#define SPREAD PUT_MEMBER
+#include "history/members.def"
+	return j;
 }
 
-static json_t *trend_json(const struct job_trend *t)
+static json_t *all_json(const struct job_trend *t)
 {
-	const struct history_run *r = t->runs[0];
-	const struct ratio_spread *s = &t->prediction;
-	json_t *j = json_object(), *out = json_array();
+	return spread_json(&t->all);
+}
+
+static json_t *now_json(const struct job_trend *t)
+{
+	return spread_json(&t->now);
+}
+
+static json_t *before_json(const struct job_trend *t)
+{
+	return spread_json(&t->before);
+}
+
+static json_t *ratio_json(const struct ratio_spread *x)
+{
+	json_t *j;
+
+	if (!x->count)
+		return json_null();
+	j = json_object();
+#define RATIO PUT_MEMBER
+#include "history/members.def"
+	return j;
+}
+
+static json_t *prediction_json(const struct job_trend *t)
+{
+	return ratio_json(&t->prediction);
+}
+
+static json_t *out_of_json(const struct job_trend *of, const struct history_run *x)
+{
+	json_t *j = json_object();
+
+#define OUT PUT_MEMBER
+#include "history/members.def"
+	return j;
+}
+
+static json_t *out_json(const struct job_trend *t)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < t->out_count; i++)
+		json_array_append_new(list, out_of_json(t, t->out[i]));
+	return list;
+}
+
+/* NULL: there is nothing to compare with. */
+static const char *change_of(const struct job_trend *t)
+{
 	int direction = trend_direction(t);
 
-	set(j, "job", text(r->job));
-	set(j, "model", text(r->model));
-	set(j, "simulated", json_boolean(r->simulated != 0));
-	set(j, "measure", text(t->of_device ? "device" : "allocated"));
-	set(j, "all", spread_json(&t->all));
-	set(j, "now", spread_json(&t->now));
-	set(j, "before", spread_json(&t->before));
-	set(j, "change",
-	    text(!t->before.count ? NULL
-		 : direction > 0  ? "more"
-		 : direction < 0  ? "less"
-				  : "alike"));
-	set(j, "prediction",
-	    s->count ? json_pack("{s:I,s:f,s:f}", "runs", (json_int_t)s->count, "median_ratio",
-				 s->median, "median_deviation", s->deviation)
-		     : json_null());
-	for (size_t i = 0; i < t->out_count; i++)
-		json_array_append_new(out,
-				      json_pack("{s:I,s:o,s:I}", "id", (json_int_t)t->out[i]->id,
-						"run", text(t->out[i]->run), "bytes",
-						(json_int_t)trend_bytes(t, t->out[i])));
-	set(j, "out", out);
+	if (!t->before.count)
+		return NULL;
+	return direction > 0 ? "more" : direction < 0 ? "less" : "alike";
+}
+
+static json_t *trend_json(const struct job_trend *x)
+{
+	json_t *j = json_object();
+
+#define TREND PUT_MEMBER
+#include "history/members.def"
 	return j;
 }
 

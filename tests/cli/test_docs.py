@@ -121,6 +121,13 @@ MEMBERS = {
         ("match/members.def", {"MATCH": "Rank", "COMPONENT": "Component and term", "TERM": "Component and term",
                                      "UNEXPLAINED": "Unexplained and missing blocks", "MISSING": "Unexplained and missing blocks", "CAUSE": "Cause",
                                      "WHAT_IF": "What if"}),),
+    "diff": (
+        ("diff/members.def", {"DIFF": "", "COMPARED": "Run", "ITEM": "Item", "CONFIG_ITEM": "Item"}),),
+    "history": (
+        ("history/members.def", {"RUN": "Run", "SHOWN": "Run", "COMPONENT": "Component", "TREND": "Trend",
+                                 "SPREAD": "Spread, prediction and run that is out", "RATIO": "Spread, prediction and run that is out",
+                                 "OUT": "Spread, prediction and run that is out"}),
+        ("history/history.h", {"HISTORY_COLUMNS": "Run"})),
 }
 
 
@@ -130,11 +137,16 @@ class Members(unittest.TestCase):
     def rows(self, table):
         """(object, key) of each row that --json writes: a record's keys are in the page of summarize."""
         with open(os.path.join(ROOT, "analyzer", table)) as f:
-            rows = re.findall(r'^([A-Z_]+)\("(\w+)", (.*)\)$', f.read(), re.M)
+            text = f.read()
+        if table.endswith(".h"):  # a list of columns, each of which is a member
+            return [(name, key) for name, lines in re.findall(r"^#define (HISTORY_COLUMNS)\(X\)((?:.*\\\n)+.*)", text, re.M)
+                    for key in re.findall(r"X\((\w+), ", lines)]
+        rows = re.findall(r'^([A-Z_]+)\("(\w+)", (.*)\)$', text, re.M)
         return [(name, key) for name, key, rest in rows if not rest.endswith(", RECORD")]
 
     def keys(self, command, title):
         text = page_of(command).split(".Sh JSON\n")[1].split("\n.Sh ")[0]
+        text = text if title else "\n.Ss \n" + text  # before the first title: the keys of the whole
         part = re.search(r"^\.Ss %s\n(.*?)(?=^\.Ss |\Z)" % re.escape(title), text, re.M | re.S)
         return {key for line in re.findall(r"^\.It (Cm .*)", part.group(1), re.M) for key in re.findall(r"Cm (\w+)", line)} if part else set()
 
@@ -158,7 +170,7 @@ class Members(unittest.TestCase):
 
     def test_no_other_member_is_in_the_page(self):
         """A key that a page lists is one of the tables, or is named here with the code that sets it."""
-        by_hand = {"report": set(), "estimate": {"constants", "leaves_out", "notes"}, "plan": {"per_stage", "flags"}, "match": set()}
+        by_hand = {"report": set(), "estimate": {"constants", "leaves_out", "notes"}, "plan": {"per_stage", "flags"}, "match": set(), "diff": set(), "history": set()}
         for command, tables in MEMBERS.items():
             known = {key for table, _ in tables for _, key in self.rows(table)} | by_hand[command]
             for title in {title for _, titles in tables for title in titles.values()}:
