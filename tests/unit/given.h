@@ -3,19 +3,10 @@
 #ifndef TEST_CONFIG_GIVEN_H
 #define TEST_CONFIG_GIVEN_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
+#include "config_fixture.h"
 #include "util/buf.h"
-#include "config/config.h"
 #include "readers/native.h"
 #include "readers/derive.h"
 #include "readers/files.h"
@@ -23,8 +14,6 @@
 
 #define MAX_GIVEN 64
 
-static struct config config;
-static struct err why;
 static char dir[] = "/tmp/memtrace-config-XXXXXX";
 
 static int make_dir(void **state)
@@ -40,21 +29,6 @@ static int remove_dir(void **state)
 	(void)state;
 	snprintf(command, sizeof(command), "rm -rf %s", dir);
 	return chdir("/") || system(command);
-}
-
-static int setup(void **state)
-{
-	(void)state;
-	memset(&why, 0, sizeof(why));
-	config_init(&config);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	config_release(&config);
-	return 0;
 }
 
 static void write_file(const char *name, const char *text)
@@ -173,6 +147,5 @@ static void check(const struct given *all, size_t count)
 		(void)state;                                 \
 		check(name, sizeof(name) / sizeof(name[0])); \
 	}
-#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 #endif

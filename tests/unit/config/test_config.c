@@ -1,41 +1,13 @@
 /* The set of fields: values and their limits, merging, deriving, contradictions, counting. Expected
  * values are worked out by hand. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
+#include "config_fixture.h"
 #include "util/buf.h"
-#include "config/config.h"
 #include "patterns/layer_pattern.h"
 #include "render/config_show.h"
 #include "config/pipeline_layout.h"
 #include "readers/native.h"
 #include "readers/derive.h"
 #include "config/parameter_count.h"
-
-static struct config config;
-static struct err why;
-
-static int setup(void **state)
-{
-	(void)state;
-	memset(&why, 0, sizeof(why));
-	config_init(&config);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	config_release(&config);
-	return 0;
-}
 
 /* "a=1 b=2" */
 static int set_all(const char *pairs)
@@ -393,8 +365,6 @@ static void shows_key_value_source(void **state)
 	assert_non_null(strstr(b.text, "--set"));
 	buf_release(&b);
 }
-
-#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
 {
