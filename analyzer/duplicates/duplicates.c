@@ -5,7 +5,7 @@
 #include "duplicates/trained.h"
 #include "duplicates/unstepped.h"
 #include "util/order.h"
-#include "util/sizes_twice.h"
+#include "duplicates/sizes_twice.h"
 
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-#include "util/sizes_twice.h"
+#include "duplicates/sizes_twice.h"
 
 #include "util/order.h"
 

@@ -1,7 +1,7 @@
 /* Lists of the sizes of parameters: of one model, and of two. */
 #include "fixture.h"
 
-#include "util/sizes_twice.h"
+#include "duplicates/sizes_twice.h"
 
 #define MIB (INT64_C(1) << 20)
 #define LEAST 4
