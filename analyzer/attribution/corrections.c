@@ -27,7 +27,7 @@ static uint64_t count_alike(const struct size_counts *s, bytes size)
 	       size_counts_find(s, size / 2);
 }
 
-/* The same, of sizes that the allocator may have left 1 MiB larger, as it does for large blocks. */
+/* count_alike() for large blocks, which the allocator may have left up to 1 MiB larger. */
 static uint64_t count_about(const struct size_counts *s, bytes size)
 {
 	return size_counts_count_near(s, size) + size_counts_find(s, 2 * size) +

@@ -90,7 +90,7 @@ __attribute__((format(printf, 2, 3))) void config_note(struct config *c, const c
  * -1: VALUE is malformed; the message names key, value, origin and what was expected. */
 int config_set_field(struct config *c, int field, const char *key, const char *value,
 		     const char *origin, struct err *e);
-/* The same for a field that is not given yet. */
+/* config_set_field() if the field is not given yet. */
 int config_set_default(struct config *c, int field, const char *value, const char *origin,
 		       struct err *e);
 /* A field that follows from others; config_derive() unsets it before it derives again. */

@@ -140,7 +140,8 @@ int config_stages(const struct config *c, struct stages *out, struct err *e)
 	return 0;
 }
 
-/* As --pipeline-model-parallel-layout has it: "Ett|ttmL", with an m for each predicted token. */
+/* Writes the layout of the stages in the form of --pipeline-model-parallel-layout: "Ett|ttmL", with
+ * an m for each predicted token. */
 static void derive_stages(struct config *c)
 {
 	const char *at = c->hybrid_layer_pattern;

@@ -63,7 +63,8 @@ struct finding {
 };
 
 struct diagnosis {
-	/* Those of the rank that is shown in detail, then by rank; each rank's by importance. */
+	/* The rank that is shown in detail comes first, then the others by number. The findings of
+	 * a rank are sorted by importance. */
 	struct finding *findings;
 	size_t count, room;
 	char **ruled_out; /* of the rank that is shown in detail */

@@ -77,7 +77,7 @@ static void compare_stage(const struct report *r, const struct rank *s)
 		return;
 	others /= count;
 	expected = (double)own * (double)others / (double)m->parameters;
-	/* Of a record, the quotient may be beyond every number of bytes. */
+	/* The numbers of a damaged record may give any quotient. */
 	if (expected < -(double)BYTES_LIMIT || expected > (double)BYTES_LIMIT)
 		return;
 	others_static = (bytes)expected;

@@ -50,7 +50,7 @@ static int version_of(int torch)
 	return v;
 }
 
-/* Of one communicator, when it is made. A rank in the middle stands for all. */
+/* The bytes that NCCL allocates when it creates a communicator, on a rank in the middle. */
 static wide created(const struct nccl_communicator *c, const struct constants *k, int64_t node)
 {
 	int v = version_of(k->torch), sm = k->sm, near = c->span <= node;

@@ -16,7 +16,7 @@ struct peak_spread {
 	bytes median, deviation;
 };
 
-/* The same of observed over estimated. */
+/* The middle of ratios, observed over estimated, and the median of their distances from it. */
 struct ratio_spread {
 	size_t count;
 	double median, deviation;

@@ -136,7 +136,8 @@ static int is_path_character(char c)
 	return (unsigned char)c >= 0x80 || is_letter_or_digit(c) || (c && strchr("._-+@~=/\\", c));
 }
 
-/* Where a run of characters of paths ends. `*directories`: where its last file name begins. */
+/* Returns where the characters that a path can have end; its last file name begins at
+ * `*directories`. */
 static size_t end_of_run(const struct buf *text, size_t from, size_t *directories)
 {
 	size_t i = from;

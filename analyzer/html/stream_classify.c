@@ -64,13 +64,13 @@ static void compare(struct sweep *w, enum settled by)
 	w->others.lifetimes.count = 0;
 }
 
-static void sweep_event(struct sweep *w, size_t event, uint32_t *born, size_t *freed)
+static void sweep_event(struct sweep *w, size_t event, uint32_t *allocated, size_t *freed)
 {
 	struct stream *s = w->s;
 
 	if (s->kinds[event] == STREAM_ALLOC) {
-		w->place[*born] = (uint32_t)w->live_count;
-		w->live[w->live_count++] = (*born)++;
+		w->place[*allocated] = (uint32_t)w->live_count;
+		w->live[w->live_count++] = (*allocated)++;
 	} else if (s->kinds[event] == STREAM_FREE) {
 		uint32_t block = s->freed[(*freed)++], last = w->live[--w->live_count];
 
@@ -130,7 +130,7 @@ void stream_classify(struct stream *s, const struct device *d, uint64_t end_ns)
 			   .live = xcalloc(s->block_count + 1, sizeof(*w.live)),
 			   .place = xcalloc(s->block_count + 1, sizeof(*w.place)) };
 	size_t failure = last_failure(s), freed = 0, every = s->events / MOMENTS + 1;
-	uint32_t born = 0;
+	uint32_t allocated = 0;
 
 	assign_peak_categories(s, &d->peak_blocks);
 	for (size_t i = 0; i < s->events; i++) {
@@ -138,7 +138,7 @@ void stream_classify(struct stream *s, const struct device *d, uint64_t end_ns)
 			compare(&w, BY_FAILURE);
 		else if (i % every == every / 2)
 			compare(&w, BY_MOMENT);
-		sweep_event(&w, i, &born, &freed);
+		sweep_event(&w, i, &allocated, &freed);
 	}
 	compare(&w, BY_MOMENT);
 	release(&w.at);

@@ -151,12 +151,12 @@ static void add_live(struct free_columns *f, uint32_t block)
 	f->live[f->live_count++] = block;
 }
 
-/* `born`: blocks that were allocated before. */
-static void add_free(struct free_columns *f, uint32_t born, uint32_t block)
+/* `allocated`: the number of blocks that were allocated before. */
+static void add_free(struct free_columns *f, uint32_t allocated, uint32_t block)
 {
 	uint32_t slot = f->slot_of[block], moved = f->live[--f->live_count];
 
-	predict_free(&f->distance, (int64_t)born - 1 - block, &f->ago[0]);
+	predict_free(&f->distance, (int64_t)allocated - 1 - block, &f->ago[0]);
 	predict_free(&f->slot, slot, &f->ago[1]);
 	f->live[slot] = moved;
 	f->slot_of[moved] = slot;
@@ -257,18 +257,18 @@ static void write_blocks(const struct stream *s, const struct device *d, struct 
 {
 	struct block_columns c;
 	struct free_columns frees;
-	uint32_t born = 0, last = STREAM_NEVER;
+	uint32_t allocated = 0, last = STREAM_NEVER;
 	size_t freed = 0;
 
 	begin_columns(&c, s);
 	begin_frees(&frees, s);
 	for (size_t i = 0; i < s->events; i++) {
 		if (s->kinds[i] == STREAM_ALLOC) {
-			add_live(&frees, born);
-			add_block(&c, s, d, used, born++, last);
+			add_live(&frees, allocated);
+			add_block(&c, s, d, used, allocated++, last);
 		} else if (s->kinds[i] == STREAM_FREE) {
 			last = s->freed[freed++];
-			add_free(&frees, born, last);
+			add_free(&frees, allocated, last);
 		}
 	}
 	put_blocks(&c, to, blobs, next);

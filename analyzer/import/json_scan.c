@@ -9,7 +9,7 @@
 /* No event of a profile comes near it. */
 #define MOST_VALUE (16u << 20)
 
-/* As of a file that is not compressed. */
+/* The limit is that of a file that is not compressed. */
 #define MOST_TEXT (UINT64_C(8) << 30)
 
 static int refuse(struct json_scan *s, const char *why)

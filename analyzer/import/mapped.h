@@ -27,7 +27,7 @@ static inline int64_t mapped_size(struct mapped range)
 void mapped_add(void **to, struct mapped range);
 /* Takes out a range that shares addresses with [begin, end). Returns whether there was one. */
 int mapped_take(void **from, uint64_t begin, uint64_t end, struct mapped *taken);
-/* The same, but what such a range has outside of [begin, end) stays. */
+/* Takes only [begin, end) out of such a range: its parts outside of that stay. */
 int mapped_cut(void **from, uint64_t begin, uint64_t end, struct cut *cut);
 void mapped_release(void **ranges);
 

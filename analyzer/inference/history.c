@@ -65,21 +65,21 @@ void history_add(struct history *h, const struct mt_record *block)
 		return;
 	s = &h->stacks[block->stack];
 	add_mark(h, block->time_ns);
-	if (!s->births)
+	if (!s->allocs)
 		s->first_clock = h->clock;
-	if (!s->births || begins_anew(s, block->bytes)) {
-		s->series_births = 0;
+	if (!s->allocs || begins_anew(s, block->bytes)) {
+		s->series_allocs = 0;
 		s->series_first = block->bytes;
 		s->series_clock = h->clock;
 	}
-	s->rises += s->births && block->bytes > s->last;
-	s->changes += s->births && block->bytes != s->last;
+	s->rises += s->allocs && block->bytes > s->last;
+	s->changes += s->allocs && block->bytes != s->last;
 	s->last = block->bytes;
 	s->last_clock = h->clock;
-	s->births++;
+	s->allocs++;
 	s->bytes = bytes_add(s->bytes, block->bytes);
 	s->least = s->live ? s->least : 0;
-	s->series_births++;
+	s->series_allocs++;
 	s->live++;
 	s->most = s->live > s->most ? s->live : s->most;
 	h->clock = bytes_add(h->clock, block->bytes);

@@ -11,9 +11,9 @@
 
 /* The blocks of one stack. A series ends with a block that is much smaller than the one before. */
 struct stack_history {
-	uint32_t births, live, most; /* blocks; of them, live now and at a time at most */
+	uint32_t allocs, live, most; /* blocks; of them, live now and at a time at most */
 	uint32_t least; /* live after a block was freed, at least, since none was; 0: unknown */
-	uint32_t series_births;        /* of the current series */
+	uint32_t series_allocs;        /* of the current series */
 	uint32_t rises, changes;       /* blocks larger than the one before; of another size */
 	bytes series_first, last;      /* sizes: of the series' first block; of the latest block */
 	bytes bytes;                   /* of all blocks */

@@ -16,7 +16,7 @@
 #define MIN_STACKS 3      /* of the model, that show whether it keeps a graph */
 #define CACHE_STACKS 4    /* keys, values, and their scales if they are quantised */
 #define MIN_GRAPH 16      /* blocks of a graph: fewer may be results */
-#define MIN_BIRTHS 32     /* blocks of the model; fewer show nothing */
+#define MIN_ALLOCS 32     /* blocks of the model; fewer show nothing */
 #define MAX_LEFT 50       /* under no_grad, at most the 50th part of the allocated bytes is live */
 #define DROPPED 2 /* graphs without a backward pass: one may be a trial before the training */
 
@@ -49,7 +49,7 @@ static int is_of_model(const struct tables *t, size_t stack)
 static int prepares_training(const struct tables *t, const struct history *h)
 {
 	for (size_t i = 1; i < t->stack_count; i++)
-		if (h->stacks[i].births &&
+		if (h->stacks[i].allocs &&
 		    (info_of(t, i)->flags & STACK_LOSS ||
 		     info_of(t, i)->tags & (TAGGED(RECOMPUTE) | TAGGED(TRAINER))))
 			return 1;
@@ -94,8 +94,8 @@ static int is_all_evaluation(const struct spans *spans)
 static int frees_all(const struct lifetimes *l, const struct history *h, const struct tables *t)
 {
 	bytes *by_stack = xcalloc(h->stack_count, sizeof(*by_stack));
-	bytes live = 0, most = 0, born = 0;
-	uint64_t births = 0;
+	bytes live = 0, most = 0, allocated = 0;
+	uint64_t allocs = 0;
 
 	for (size_t i = 0; i < l->count; i++) {
 		uint32_t stack = l->list[i].alloc.stack;
@@ -110,11 +110,11 @@ static int frees_all(const struct lifetimes *l, const struct history *h, const s
 	}
 	for (size_t i = 1; i < h->stack_count; i++)
 		if (is_of_model(t, i)) {
-			born = bytes_add(born, h->stacks[i].bytes);
-			births += h->stacks[i].births;
+			allocated = bytes_add(allocated, h->stacks[i].bytes);
+			allocs += h->stacks[i].allocs;
 		}
 	free(by_stack);
-	return births >= MIN_BIRTHS && live - most <= born / MAX_LEFT;
+	return allocs >= MIN_ALLOCS && live - most <= allocated / MAX_LEFT;
 }
 
 /* Stacks of the model that allocated several times; of those, the ones with several blocks at a
@@ -128,7 +128,7 @@ static struct kept_stacks count_kept(const struct history *h, const struct table
 	struct kept_stacks n = { 0 };
 
 	for (size_t i = 1; i < h->stack_count; i++)
-		if (h->stacks[i].births >= 3 && is_of_model(t, i) &&
+		if (h->stacks[i].allocs >= 3 && is_of_model(t, i) &&
 		    stack_hint(info_of(t, i)->flags) != HINT_KV_CACHE) {
 			n.stacks++;
 			n.kept += h->stacks[i].most >= 3;
@@ -150,13 +150,13 @@ static bytes period_of(const struct history *h, const struct tables *t)
 		const struct stack_history *s = &h->stacks[i];
 		bytes mean;
 
-		if (!s->births || !is_of_model(t, i))
+		if (!s->allocs || !is_of_model(t, i))
 			continue;
 		stacks++;
-		few += s->births < 3;
-		if (s->births < 3)
+		few += s->allocs < 3;
+		if (s->allocs < 3)
 			continue;
-		mean = (s->last_clock - s->first_clock) / (bytes)(s->births - 1);
+		mean = (s->last_clock - s->first_clock) / (bytes)(s->allocs - 1);
 		longest = mean > longest ? mean : longest;
 	}
 	return few > stacks / 10 ? 0 : longest;
@@ -176,16 +176,16 @@ static uint32_t calls_of(const struct history *h, const struct tables *t)
 	for (size_t i = 1; i < h->stack_count; i++) {
 		const struct stack_history *s = &h->stacks[i];
 
-		if (!s->births || !is_of_model(t, i))
+		if (!s->allocs || !is_of_model(t, i))
 			continue;
-		most = s->births > most ? s->births : most;
+		most = s->allocs > most ? s->allocs : most;
 		if (!first || s->first_clock < first->first_clock)
 			first = s;
 	}
-	if (!first || first->births < 2 || most / 2 < first->births)
+	if (!first || first->allocs < 2 || most / 2 < first->allocs)
 		return 0;
-	gap = (first->last_clock - first->first_clock) / (bytes)(first->births - 1);
-	return h->clock - first->last_clock <= gap + gap / 4 ? first->births : 0;
+	gap = (first->last_clock - first->first_clock) / (bytes)(first->allocs - 1);
+	return h->clock - first->last_clock <= gap + gap / 4 ? first->allocs : 0;
 }
 
 /* Has the stack replaced its blocks, call by call, by larger ones, and were several live all the
@@ -195,7 +195,7 @@ static uint32_t calls_of(const struct history *h, const struct tables *t)
 static int grows(const struct stack_history *s, const struct stack_info *p)
 {
 	return s->live >= 2 && s->least >= 2 && s->rises >= MIN_RISES &&
-	       s->births / s->live >= MIN_RISES &&
+	       s->allocs / s->live >= MIN_RISES &&
 	       ((s->rises > s->changes / 2 && s->last > s->series_first) ||
 		p->tags & TAGGED(ATTENTION));
 }
@@ -308,7 +308,7 @@ static void add_cache(struct live_inference *r, const struct history *h, const s
 	if (s->least > newest && s->least - (uint32_t)newest < layers)
 		layers = s->least - (uint32_t)newest;
 	/* Requests of one length make one series. */
-	rounds = s->series_births / layers / requests;
+	rounds = s->series_allocs / layers / requests;
 	if (rounds > 1 && s->last > s->series_first)
 		r->cache_token =
 			bytes_add(r->cache_token, (s->last - s->series_first) /
@@ -319,7 +319,7 @@ static void add_cache(struct live_inference *r, const struct history *h, const s
  * half of its many blocks stay has results, however fast its calls are. */
 static int are_results(const struct stack_history *s, size_t n, uint32_t calls, int is_model)
 {
-	if (is_model && n >= MANY_RESULTS && s->births <= 2 * n)
+	if (is_model && n >= MANY_RESULTS && s->allocs <= 2 * n)
 		return 1;
 	return calls >= MIN_RESULTS || (!is_model && calls >= MIN_OWN_RESULTS);
 }

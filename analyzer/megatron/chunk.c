@@ -32,14 +32,14 @@ static tensor run_layers(struct machine *m, struct model_chunk *c, struct microb
 	int full = s->recompute == RECOMPUTE_FULL;
 	struct layers_call call = { .count = full && !s->recompute_block ? s->recompute_layers : 1,
 				    .batch = b };
+	struct layer_run part = { .run = layers, .context = &call, .size = sizeof(call) };
 
 	for (int64_t i = 0; i < c->layer_count; i += call.count) {
 		int again = full && (!s->recompute_block || i < s->recompute_layers);
 
 		call.first = &c->layers[i];
-		tensor_assign(
-			m, &x,
-			maybe_recomputed(m, again, call.first, layers, &call, sizeof(call), &x, 1));
+		part.first = call.first;
+		tensor_assign(m, &x, maybe_recomputed(m, again, &part, &x, 1));
 	}
 	return x;
 }

@@ -383,16 +383,15 @@ tensor layer_forward(struct machine *m, struct megatron_layer *l, struct microba
 	return out;
 }
 
-tensor maybe_recomputed(struct machine *m, int again, struct megatron_layer *l,
-			tensor (*run)(struct machine *, void *, const tensor *), void *context,
-			size_t size, const tensor *in, int count)
+tensor maybe_recomputed(struct machine *m, int again, const struct layer_run *part,
+			const tensor *in, int count)
 {
 	tensor out;
 
 	if (!again)
-		return run(m, context, in);
-	out = checkpoint_reentrant(m, run, context, size, in, count);
-	if (l->router && out.grad_fn)
-		checkpoint_input_refs(out, l->graph);
+		return part->run(m, part->context, in);
+	out = checkpoint_reentrant(m, part->run, part->context, part->size, in, count);
+	if (part->first->router && out.grad_fn)
+		checkpoint_input_refs(out, part->first->graph);
 	return out;
 }

@@ -203,14 +203,14 @@ static tensor predictions(struct machine *m, struct model_chunk *c, struct micro
 	further.positions = tensor_ref(b->positions);
 	for (int64_t i = 0; i < c->mtp_count; i++) {
 		struct call call = { prediction(c, i), b };
+		struct layer_run part = { call.layer->parts, predict, &call, sizeof(call) };
 
 		m->current_term = TERM_INPUTS;
 		tensor_assign(m, &further.tokens, rolled(m, further.tokens));
 		tensor_assign(m, &further.positions, rolled(m, further.positions));
 		in[0] = list[i];
 		in[1] = chunk_embed(m, c, &further);
-		list[i + 1] = maybe_recomputed(m, again, call.layer->parts, predict, &call,
-					       sizeof(call), in, 2);
+		list[i + 1] = maybe_recomputed(m, again, &part, in, 2);
 		tensor_unref(m, &in[1]);
 	}
 	m->current_term = TERM_FINAL_NORM;

@@ -2,7 +2,7 @@
 #include "megatron/stages.h"
 #include "megatron/mtp.h"
 
-/* What is divided among the stages. */
+/* The number of layers that are divided among the stages: embedding and loss may count as one. */
 static int64_t divided_layers(const struct hparams *s)
 {
 	return s->layers + s->counts_embedding + s->counts_loss;

@@ -121,7 +121,8 @@ static uint32_t is_attention(const struct metrics_pass *p, const struct failure 
 	for (size_t i = 0; frames && i < site_count(f, live); i++) {
 		struct site site = site_at(f, live, i);
 
-		if (may_be_score(tags_of(p, site.stack), kind) && is_kin(site.size, scores->size) &&
+		if (may_be_score(tags_of(p, site.stack), kind) &&
+		    is_same_half_or_twice(site.size, scores->size) &&
 		    in_same_call(p->tables, site.stack, scores->stack, frames))
 			blocks += site.blocks;
 	}
@@ -136,7 +137,8 @@ static void tag_call(struct metrics_pass *p, const struct failure *f, const stru
 		struct site site = site_at(f, live, i);
 		uint64_t tags = tags_of(p, site.stack);
 
-		if (tags && (tags & TAGGED(LINEAR) || is_kin(site.size, scores->size)) &&
+		if (tags &&
+		    (tags & TAGGED(LINEAR) || is_same_half_or_twice(site.size, scores->size)) &&
 		    in_same_call(p->tables, site.stack, scores->stack, frames))
 			p->tags[site.stack] |= TAGGED(ATTENTION);
 	}

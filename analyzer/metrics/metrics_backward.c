@@ -1,6 +1,7 @@
 #include "metrics/metrics_backward.h"
 
-/* What autograd's threads have made and is no gradient. Recomputed blocks have frames. */
+/* Adds up the blocks that autograd's threads allocated and that are no gradients. Blocks with
+ * frames are recomputed ones. */
 static void find_kept(const struct tables *t, struct metrics *m, const struct snapshot *live)
 {
 	for (size_t i = 0; i < live->count && m->in_backward; i++) {
@@ -15,8 +16,8 @@ static void find_kept(const struct tables *t, struct metrics *m, const struct sn
 	}
 }
 
-/* Of what backward passes of earlier steps have left, gradients are as much as all of these: the
- * rest is a graph that something keeps. */
+/* Divides the blocks that backward passes of earlier steps have left: as many bytes as the
+ * gradients have are gradients, and the rest is a graph that something keeps. */
 static void divide_old(const struct tables *t, struct metrics *m, const struct snapshot *live,
 		       bytes old, uint32_t blocks)
 {

@@ -1,4 +1,4 @@
-/* What backward passes have left that is no gradient. */
+/* Blocks that backward passes have left and that are no gradients. */
 #ifndef MEMTRACE_METRICS_BACKWARD_H
 #define MEMTRACE_METRICS_BACKWARD_H
 

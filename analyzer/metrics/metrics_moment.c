@@ -169,7 +169,7 @@ static void add_origin(struct moment_pass *s, const struct mt_record *r, uint64_
 	struct block_tag tag = tag_of(r);
 	int autograd = is_autograd(s->p, r);
 
-	/* As large as a parameter on all ranks together. */
+	/* A gradient that is not sharded is as large as the parameter's shards of all ranks. */
 	if (tags & TAGGED(FSDP_GRADIENT) || (autograd && m->tags & TAGGED(FSDP) && s->world > 1 &&
 					     is_parameter_size(s, r->bytes / s->world)))
 		add(&m->unsharded_gradients, r->bytes);

@@ -132,8 +132,8 @@ struct device_pass {
 	bytes trained_peak;           /* the highest one until then, outside of evaluation */
 	bytes level[COUNTERFACTUALS]; /* live bytes of each kind */
 	bytes best[COUNTERFACTUALS];  /* counterfactual peaks */
-	/* Those of the time before the first optimizer's step, which later steps have with its
-	 * states beside it; 0: it is unknown how large these are. */
+	/* The counterfactual peaks before the optimizer's first step. Later steps reach them with
+	 * its states, `later_states`, beside them; 0: their size is unknown. */
 	bytes best_first[COUNTERFACTUALS], later_states;
 	int optimizer_seen;
 	bytes limit; /* a lower bound: `allocated` below it changes none of these peaks */

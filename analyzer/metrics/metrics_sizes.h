@@ -13,7 +13,7 @@ static inline int same_size(bytes a, bytes b)
 }
 
 /* Is `a` the size `b`, half of it or twice it? */
-static inline int is_kin(bytes a, bytes b)
+static inline int is_same_half_or_twice(bytes a, bytes b)
 {
 	return same_size(a, b) || same_size(a, b / 2) || same_size(a, 2 * b);
 }
@@ -39,8 +39,8 @@ static inline int metrics_is_score(const struct device_pass *d, uint64_t tags, i
 		return 0;
 	if (tags & TAGGED(ATTENTION))
 		return !(tags & TAGGED(LINEAR)) &&
-		       (is_kin(size, d->scores) || same_size(size, d->scores / 4));
-	return autograd && is_kin(size, d->scores);
+		       (is_same_half_or_twice(size, d->scores) || same_size(size, d->scores / 4));
+	return autograd && is_same_half_or_twice(size, d->scores);
 }
 
 #endif

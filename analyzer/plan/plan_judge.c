@@ -232,15 +232,15 @@ static void join_siblings(struct plan_layouts *list)
 
 #define MAX_SIBLINGS 2048 /* divisors of a number */
 
-/* A sibling with a smaller micro-batch that does not fit, or NULL: memory rises with the
- * micro-batch. Estimates the middle of those that are not known, until none is left between one
- * that fits and `l`. */
+/* A layout that differs from `l` by a smaller micro-batch alone (a sibling) and does not fit, or
+ * NULL: memory rises with the micro-batch. Estimates the middle one of the siblings that are not
+ * estimated yet, until none is left between one that fits and `l`. */
 static const struct plan_layout *smaller_misfit(struct plan_search *s, struct plan_layout *l)
 {
 	struct plan_layout *falling[MAX_SIBLINGS];
 	size_t count = 0;
 
-	/* Those between `l` and the first that is known to fit. */
+	/* The siblings between `l` and the first one that is known to fit. */
 	for (struct plan_layout *x = l->smaller; x && count < MAX_SIBLINGS; x = x->smaller) {
 		if (x->is_judged && x->why == DISCARD_MEMORY)
 			return x;

@@ -4,7 +4,7 @@
 
 #include "readers/reader.h"
 
-/* What the arguments that were read say. */
+/* Properties of the model that the arguments tell. */
 enum megatron_signs {
 	GROUP_QUERY = 1,
 	PRECISION = 2,

@@ -89,7 +89,7 @@ int64_t store_add(struct store *s, const char *key, int64_t amount)
 /* ---- values of absent ranks */
 
 /* Do the two differ in exactly one number? */
-static int are_twins(const char *a, const char *b)
+static int differ_in_number(const char *a, const char *b)
 {
 	int numbers = 0;
 
@@ -107,10 +107,10 @@ static int are_twins(const char *a, const char *b)
 	return numbers == 1;
 }
 
-static const struct store_entry *twin(const struct store *s, const char *key)
+static const struct store_entry *find_other_number(const struct store *s, const char *key)
 {
 	for (const struct store_entry *e = s->entries; e; e = e->hh.next)
-		if (!e->is_emulated && are_twins(e->key, key))
+		if (!e->is_emulated && differ_in_number(e->key, key))
 			return e;
 	return NULL;
 }
@@ -121,7 +121,7 @@ static const struct store_entry *twin(const struct store *s, const char *key)
  */
 struct store_entry *store_emulate(struct store *s, const char *key)
 {
-	const struct store_entry *same = twin(s, key);
+	const struct store_entry *same = find_other_number(s, key);
 	struct store_entry *e = store_make(s, key);
 	char id[UNIQUE_ID];
 

@@ -53,7 +53,7 @@ int trial_run(const struct simulation *like, const struct placeholder *placehold
 	return status;
 }
 
-/* That all fit is no result if nothing was recorded. */
+/* Says that nothing was recorded, if so: then it is no result that all trials fit. */
 static void put_missing(const struct simulation *s, const struct trial *trials, size_t count,
 			struct buf *out)
 {

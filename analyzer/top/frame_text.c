@@ -138,7 +138,7 @@ void frame_bar(struct page *p, const struct live_device *d, size_t room)
 		size_t end = (size_t)llround((double)upto[i] / (double)total * (double)room);
 		struct buf part = { 0 };
 
-		/* What is used is seen, also if it is little. */
+		/* A part that is not empty has at least one character. */
 		end += end == drawn && upto[i] > (i ? upto[i - 1] : 0) && i + 1 < ARRAY_SIZE(upto);
 		for (; drawn < end && drawn < room; drawn++)
 			buf_puts(&part, mark(p, i));
@@ -277,7 +277,7 @@ static void add_cut(struct buf *b, const char *text, size_t room)
 	buf_add(b, text, n);
 }
 
-/* Of a damaged trace the reason, in place of all columns behind the state. The file is named
+/* Prints why a trace cannot be read, in place of the columns behind the state. The file is named
  * without its directory. */
 static void put_why(struct page *p, const struct live_process *process, size_t room)
 {

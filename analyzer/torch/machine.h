@@ -201,7 +201,7 @@ void machine_release(struct machine *m);
 
 /* ---- tensors ---- */
 tensor tensor_new(struct machine *m, int64_t n, enum dtype type);
-/* The same with another term than current_term, and on another stream. */
+/* tensor_new() with another term than current_term, or on another stream. */
 tensor tensor_new_as(struct machine *m, enum term_id term, int64_t n, enum dtype type);
 tensor tensor_new_on(struct machine *m, int stream, enum term_id term, int64_t n, enum dtype type);
 tensor tensor_ref(tensor t);

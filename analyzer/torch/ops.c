@@ -32,8 +32,8 @@ static int64_t rows_at_once(int64_t columns, int64_t rows, enum dtype type)
 	return rows;
 }
 
-/* The same, setReduceConfig: a sum of `rows` rows of `columns` numbers, of which a thread adds up
- * to four. If a column is long, several thread blocks share it, and their partial sums need a
+/* Reduce.cuh, setReduceConfig(): a sum of `rows` rows of `columns` numbers, of which a thread adds
+ * up to four. If a column is long, several thread blocks share it, and their partial sums need a
  * buffer.
  */
 tensor sum_rows(struct machine *m, int64_t columns, int64_t rows, enum dtype type)

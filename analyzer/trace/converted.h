@@ -18,7 +18,7 @@ struct converted {
 	struct converted *next;
 };
 
-/* That of a file; NULL: it is not kept. */
+/* The converted form of a file; NULL: it is not kept. */
 struct converted *converted_find(const struct stat *of);
 /* Takes over `image`. `of` is NULL for what is no file: it is not kept. */
 struct converted *converted_add(const struct stat *of, unsigned char *image, uint64_t size,
