@@ -344,6 +344,12 @@ static void record_event(struct metrics_pass *p, const struct mt_record *r)
 	}
 }
 
+static inline void prefetch(const struct metrics_pass *p, const struct mt_record *r)
+{
+	if (r->bytes >= METRICS_MIN_BLOCK || r->bytes <= -METRICS_MIN_BLOCK)
+		live_set_prefetch(&p->live, event_alloc_kind(r->kind), r->address);
+}
+
 static void on_records(void *context, uint64_t segment, uint64_t first,
 		       const struct mt_record *records, size_t count)
 {
@@ -352,12 +358,8 @@ static void on_records(void *context, uint64_t segment, uint64_t first,
 	for (size_t i = 0, end; i < count;) {
 		end = i + count_to_moment(p, (struct position){ segment, first + i }, count - i);
 		for (; i < end; i++) {
-			const struct mt_record *later = &records[i + PREFETCH];
-
-			if (i + PREFETCH < count && (later->bytes >= METRICS_MIN_BLOCK ||
-						     later->bytes <= -METRICS_MIN_BLOCK))
-				live_set_prefetch(&p->live, event_alloc_kind(later->kind),
-						  later->address);
+			if (i + PREFETCH < count)
+				prefetch(p, &records[i + PREFETCH]);
 			record_event(p, &records[i]);
 		}
 		check_moments(p, (struct position){ segment, first + i });
