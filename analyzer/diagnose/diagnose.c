@@ -291,6 +291,11 @@ static enum tier tier_of(const struct metrics *m, enum rule rule, bytes weight)
 	 */
 	if (rule == RULE_ACT_UPCAST && m->doubled_once)
 		return TIER_NEEDLESS;
+	/* What each step leaves are models with their gradients and states. */
+	if (rule == RULE_SECOND_MODEL && REPLICAS)
+		return TIER_WRONG;
+	if (rule == RULE_LEAK_GRAPH_RETAINED && REPLICAS && m->leak_bytes <= 5 * m->param_copies)
+		return TIER_NEEDLESS;
 	/* Logits of two calls: the earlier call explains them. */
 	if (rule == RULE_LOGITS_SPIKE && TWO_CALLS)
 		return TIER_DEFAULT;

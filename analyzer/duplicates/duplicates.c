@@ -240,10 +240,9 @@ static void find_remade(struct duplicates *d, const struct lifetime *const *held
 	struct remade r = remade_live(held, count, spans, t);
 
 	d->remade = r.bytes;
-	if (r.bytes <= d->copies)
-		return;
-	d->copies = r.bytes;
-	d->copies_count = r.count;
+	d->replicas = r.replicas;
+	d->copies_count = r.bytes > d->copies ? r.count : d->copies_count;
+	d->copies = larger_of(d->copies, r.bytes);
 }
 
 /* Does the job's own code make this block, and no module's or library's? */

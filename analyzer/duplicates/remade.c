@@ -13,6 +13,14 @@ static int is_module(const struct lifetime *l, const struct tables *t)
 	       (!(s->tags & TAGGED(COPY)) || s->flags & STACK_INIT);
 }
 
+static int is_deep_copy(const struct lifetime *l, const struct tables *t)
+{
+	const struct stack_info *s = tables_stack_info(t, l->alloc.stack);
+
+	return l->category == CATEGORY_PARAMETERS && s->tags & TAGGED(COPY) &&
+	       !(s->flags & STACK_INIT);
+}
+
 /* When the last step of an optimizer before a time began; 0: there was none. */
 static uint64_t last_optimizer(const struct spans *spans, uint64_t before_ns)
 {
@@ -24,9 +32,35 @@ static uint64_t last_optimizer(const struct spans *spans, uint64_t before_ns)
 	return 0;
 }
 
+/* The steps that made a deep copy of a model which is still there: clients, folds or snapshots. A
+ * reference and an average are both made before the first step. `held` is sorted by time. */
+static uint32_t replicas_live(const struct lifetime *const *held, size_t count,
+			      const struct spans *spans, const struct tables *t)
+{
+	uint32_t copies = 0;
+	bytes first = 0;
+
+	for (size_t i = 0, k; i < count; i = k) {
+		const struct span *s = spans_at(spans, held[i]->alloc.time_ns);
+		bytes sum = 0;
+
+		for (k = i; k < count; k++) {
+			const struct span *of = spans_at(spans, held[k]->alloc.time_ns);
+
+			if ((of ? span_step(of) : 0) != (s ? span_step(s) : 0))
+				break;
+			sum = bytes_add(sum, is_deep_copy(held[k], t) ? held[k]->alloc.bytes : 0);
+		}
+		first = first ? first : sum;
+		copies += sum && sum >= first / 10 * 9;
+	}
+	return copies;
+}
+
 struct remade remade_live(const struct lifetime *const *held, size_t count,
 			  const struct spans *spans, const struct tables *t)
 {
+	const uint32_t replicas = replicas_live(held, count, spans, t);
 	struct size_counts before = { 0 };
 	struct remade found = { 0 };
 	bytes anew = 0, alike = 0;
@@ -56,5 +90,8 @@ struct remade remade_live(const struct lifetime *const *held, size_t count,
 		alike = bytes_add(alike, size_counts_find(&before, r->bytes) ? r->bytes : 0);
 	}
 	size_counts_release(&before);
-	return blocks >= MIN_REMADE && alike >= anew / 10 * 9 ? found : (struct remade){ 0 };
+	if (blocks < MIN_REMADE || alike < anew / 10 * 9)
+		found = (struct remade){ 0 };
+	found.replicas = replicas;
+	return found;
 }

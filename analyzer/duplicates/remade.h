@@ -9,6 +9,7 @@
 struct remade {
 	bytes bytes; /* parameters that were there before the newest model was made */
 	uint32_t count;
+	uint32_t replicas; /* deep copies of a model that different steps made */
 };
 
 /*

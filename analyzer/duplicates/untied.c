@@ -94,7 +94,9 @@ struct untied untied_live(const struct lifetimes *l, const struct spans *spans,
 		n.gradients += x->category == CATEGORY_GRADIENTS;
 	}
 	size_counts_release(&sizes);
-	if (others || !n.copies || !n.parameters || n.copies > n.parameters)
+	/* As many copies of several parameters as there are of these are a copy of the model. */
+	if (others || !n.copies || !n.parameters || n.copies > n.parameters ||
+	    (n.copies == n.parameters && n.copies > 1))
 		return (struct untied){ 0 };
 	weights = n.parameters + n.copies;
 	/* Before the first backward pass is over, nothing shows which parameters are trained. */

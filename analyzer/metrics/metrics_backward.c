@@ -1,5 +1,9 @@
 #include "metrics/metrics_backward.h"
 
+#include "metrics/metrics_sizes.h"
+
+#define FEW_ROWS 4 /* of so many */
+
 /* Adds up the blocks that autograd's threads allocated and that are no gradients. Blocks with
  * frames are recomputed ones. */
 static void find_kept(const struct tables *t, struct metrics *m, const struct snapshot *live)
@@ -35,9 +39,28 @@ static void divide_old(const struct tables *t, struct metrics *m, const struct s
 	m->left_steps = larger_of(m->left_steps, 1);
 }
 
+/* The gradient of a table of which the job looks up few rows: the largest parameter's, twice as
+ * large as all other gradients together. A new one may be there before the old one is gone. */
+static void find_table(const struct metrics_pass *p, const struct device_pass *d)
+{
+	struct metrics *m = d->m;
+	bytes request = m->request_is_gradient ? m->requested : 0;
+	bytes largest = larger_of(m->gradient, request);
+	bytes others = m->gradients + request - largest;
+
+	others -= request && same_size(request, m->gradient) ? largest : 0;
+	for (uint32_t i = 1; i < p->tables->stack_count; i++)
+		if (p->tags[i] & TAGGED(EMBEDDING))
+			m->looked_up = larger_of(m->looked_up, d->stacks[i].tallest);
+	if (m->looked_up && m->looked_up <= largest / FEW_ROWS && others <= largest / 2 &&
+	    same_size(largest, m->largest_parameter))
+		m->table_gradient = largest;
+}
+
 void metrics_find_backward(const struct metrics_pass *p, struct device_pass *d,
 			   const struct snapshot *live, bytes old, uint32_t old_blocks)
 {
 	find_kept(p->tables, d->m, live);
 	divide_old(p->tables, d->m, live, old, old_blocks);
+	find_table(p, d);
 }

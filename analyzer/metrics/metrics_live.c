@@ -49,6 +49,7 @@ static void copy_duplicates(struct metrics *m, const struct duplicates *p)
 	m->unstepped = p->unstepped;
 	m->extra_gradients = p->extra_gradients;
 	m->remade = p->remade;
+	m->replicas = p->replicas;
 	m->twin = p->twin;
 	m->twin_copied = p->has_deep_copy;
 	m->data = p->data;
@@ -263,6 +264,34 @@ static void find_of_evaluation(const struct metrics_pass *p, const struct device
 		m->evaluated_stack = f->stack;
 }
 
+/* Adds up what hooks of the job's own made: copies of what layers take and return. */
+static void find_hooked(const struct metrics_pass *p, const struct device_pass *d,
+			const struct snapshot *live)
+{
+	const struct failure *f = d->failure && !d->failure->from_runtime ? d->failure : NULL;
+	struct metrics *m = d->m;
+	bytes most = 0;
+
+	for (size_t i = 0; i < live->count; i++) {
+		const struct block_group *g = &live->groups[i];
+
+		if ((g->category != CATEGORY_ACTIVATIONS && g->category != CATEGORY_TEMPORARIES &&
+		     g->category != CATEGORY_INPUTS && g->category != CATEGORY_OTHER) ||
+		    !tables_stack_is_hook(p->tables, g->stack))
+			continue;
+		add(&m->hooked, g->bytes);
+		m->hooked_blocks += (int64_t)g->blocks;
+		if (g->bytes > most) {
+			most = g->bytes;
+			m->hooked_stack = g->stack;
+		}
+	}
+	if (!f || !tables_stack_is_hook(p->tables, f->stack))
+		return;
+	add(&m->hooked, f->requested);
+	m->hooked_blocks++;
+}
+
 /* Blocks out of proportion are logits if a head made them, a linear layer that the job's own code
  * calls, or if they follow from its output, which may be freed. */
 static void find_own_logits(const struct metrics_pass *p, struct device_pass *d,
@@ -365,6 +394,7 @@ void metrics_what_is_live(const struct metrics_pass *p, struct device_pass *d,
 	find_new_data(p, d, live);
 	find_of_setup(p, d, live);
 	find_of_evaluation(p, d, live);
+	find_hooked(p, d, live);
 	find_own_logits(p, d, live);
 	for (uint32_t i = 1; i < p->tables->stack_count; i++)
 		d->m->model_stacks += p->tags[i] & TAGGED(MODEL) && d->stacks[i].last_step &&

@@ -159,6 +159,7 @@ void rank_share_texts(struct rank *r, struct texts *texts)
 	share_text(texts, &r->evaluated_label);
 	share_text(texts, &r->data_label);
 	share_text(texts, &r->setup_label);
+	share_text(texts, &r->hooked_label);
 	share_text(texts, &r->huge_label);
 	share_text(texts, &r->pinned_label);
 	r->texts = texts;
@@ -189,6 +190,7 @@ static void rank_release(struct rank *r)
 		free(r->evaluated_label);
 		free(r->data_label);
 		free(r->setup_label);
+		free(r->hooked_label);
 		free(r->huge_label);
 		free(r->pinned_label);
 	}

@@ -260,7 +260,7 @@ struct rank {
 	struct metrics *metrics; /* NULL: the device was not used */
 	/* Labels of the stacks that the metrics name, or NULL. */
 	char *leak_label, *left_label, *repeat_label, *pinned_label, *evaluated_label, *huge_label,
-		*data_label, *setup_label;
+		*data_label, *setup_label, *hooked_label;
 
 	struct texts
 		*texts; /* of the report, with the texts of the stacks; NULL: they are its own */

@@ -47,6 +47,7 @@ void report_keep_metrics(struct rank *r, const struct metrics *m, const struct t
 	r->evaluated_label = label_of_stack(t, m->evaluated_stack);
 	r->data_label = label_of_stack(t, m->data_stack);
 	r->setup_label = label_of_stack(t, m->setup_stack);
+	r->hooked_label = label_of_stack(t, m->hooked_stack);
 	r->huge_label = label_of_stack(t, m->huge_stack);
 	r->pinned_label = label_of_stack(t, m->pinned_stack);
 }

@@ -56,12 +56,12 @@ CAUSES = {
     "attribution batch": ("BATCH_OUTLIER", "EVAL_BATCH_LARGE", "ACT_PEAK"),  # all steps of an attribution are one batch: a few at a time
     "growing tensor with a graph": ("GROWING_TENSOR", "GRAPH_KEPT", "EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED"),  # each one keeps those before it: detach()
     "scores of a whole prompt": ("LOGITS_SPIKE", "LOGITS_OF_PROMPT", "HUGE_TENSORS"),  # logits of all positions, outside of training: parts of them do
-    "gradient of a whole table": ("STATIC_OVER_BUDGET",),  # of rows that nobody used; no rule says sparse=True, this one names parameters and gradients
+    "gradient of a whole table": ("TABLE_GRADIENT", "STATIC_OVER_BUDGET"),  # of rows that nobody used: sparse=True; the latter names parameters and gradients
     "idle model": ("SECOND_MODEL", "DATA_IN_SETUP"),  # a model that made something before, and is not used any more
     "iterations recorded": ("HUGE_TENSORS", "ACT_PEAK"),  # an inner loop whose result the loss takes as given: no_grad() around it
     "earlier runs kept": ("SECOND_MODEL", "SECOND_OPTIMIZER", "EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED"),  # models and optimizers of folds or trials before
     "copies in cycles": ("LEAK_REF_CYCLE", "EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED", "SECOND_MODEL", "CKPT_SAVE_SPIKE"),  # they wait for the collector
-    "activations on modules": ("EVAL_TENSORS", "EVAL_ACCUMULATION", "EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED", "GRAPH_KEPT"),  # attributes of layers keep them
+    "activations on modules": ("HOOKS_STORE", "EVAL_TENSORS", "EVAL_ACCUMULATION", "EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED", "GRAPH_KEPT"),  # attributes of layers keep them
     "gradient buckets": ("DDP_BUCKET_DUP",),
     "whole tables trained": ("MODULES_TO_SAVE",),
     "weights in full precision": ("STATIC_OVER_BUDGET", "DOUBLE_PRECISION"),  # 32 bits where 16 would do, in inference

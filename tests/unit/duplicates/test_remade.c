@@ -81,6 +81,23 @@ static void a_deep_copy_is_no_newer_model(void **state)
 	assert_int_equal(duplicates(&s, 60).remade, 0);
 }
 
+/* Two steps have each made one, as for clients or snapshots; one of the set-up is a reference. */
+static void deep_copies_of_several_steps_are_replicas(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	trained_once(&s);
+	s.info[FIRST].tags |= TAGGED(COPY);
+	s.info[FIRST].flags = STACK_FRAMES;
+	for (uint64_t i = 0; i < PARAMETERS; i++)
+		block(&s, 10 + i, FIRST, (bytes)(i + 1) * MIB, CATEGORY_PARAMETERS);
+	assert_int_equal(duplicates(&s, 60).replicas, 1);
+	for (uint64_t i = 0; i < PARAMETERS; i++)
+		block(&s, 41 + i, FIRST, (bytes)(i + 1) * MIB, CATEGORY_PARAMETERS);
+	assert_int_equal(duplicates(&s, 60).replicas, 2);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -88,6 +105,7 @@ int main(void)
 		cmocka_unit_test(two_models_of_the_set_up_are_trained_in_turn),
 		cmocka_unit_test(other_sizes_are_another_model),
 		cmocka_unit_test(a_deep_copy_is_no_newer_model),
+		cmocka_unit_test(deep_copies_of_several_steps_are_replicas),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

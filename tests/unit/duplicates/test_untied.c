@@ -104,6 +104,19 @@ static void data_of_a_parameters_size_is_no_weight(void **state)
 	}
 }
 
+/* Two parameters are the largest, and each has a copy: a second model. */
+static void copies_of_all_the_largest_are_a_model(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	tied_by_copy(&s);
+	block(&s, 6, SECOND, 64 * MIB, CATEGORY_PARAMETERS);
+	assert_int_equal(untied(&s, 0).count, 1);
+	block(&s, 7, BATCH, 64 * MIB, CATEGORY_PARAMETERS);
+	assert_int_equal(untied(&s, 0).bytes, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -111,6 +124,7 @@ int main(void)
 		cmocka_unit_test(a_copy_of_more_is_no_untied_weight),
 		cmocka_unit_test(a_frozen_copy_is_no_untied_weight),
 		cmocka_unit_test(data_of_a_parameters_size_is_no_weight),
+		cmocka_unit_test(copies_of_all_the_largest_are_a_model),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -186,6 +186,7 @@ static void generated_data_are_no_cache(void **state)
 	for (int i = 0; i < 50; i++)
 		make(f, line, 20 * MIB);
 	micro_batch(f);
+	make(f, f->optimizer, MIB);
 	f->w.header.exit_status = 1;
 	fixture_event(f, MT_TENSOR_OOM, MIB, GIB, f->model);
 	m = fixture_report(f)->metrics;

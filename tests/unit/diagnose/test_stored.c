@@ -1,0 +1,103 @@
+/* Hooks, layers and steps that store tensors, and a table's gradient. */
+#include "choice.h"
+
+/* 600 MiB in a forward pass behind the steps. */
+static struct metrics behind_the_steps(void)
+{
+	struct metrics m = failure();
+
+	m.in_backward = 0;
+	m.in_forward = m.in_evaluation = 1;
+	m.steps = 3;
+	m.step = 3;
+	m.run_new = 90;
+	m.run_model = 90;
+	m.run_blocks = 40;
+	m.run_live = 1200 * MIB;
+	m.run_born = 6000 * MIB;
+	return m;
+}
+
+/* What remains after each step has a rule of its own. */
+static void hooks_that_store_are_named(void **state)
+{
+	struct metrics m = behind_the_steps();
+
+	(void)state;
+	m.run_kept_stacks = 8;
+	assert_cause(&m, "EVAL_GRAPH_KEPT");
+	m.hooked = 1000 * MIB;
+	m.hooked_blocks = 40;
+	assert_int_equal(assert_cause(&m, "HOOKS_STORE"), 1000 * MIB);
+	m.left = 300 * MIB;
+	m.left_steps = 3;
+	m.left_blocks = 10;
+	assert_cause(&m, "EARLIER_STEP_KEPT");
+}
+
+/* One line made 32 blocks in 2 calls of the model. With a graph it is a layer's, of which a call
+ * has 16, and blocks of other lines stay too. */
+static void a_line_that_runs_in_each_layer_makes_no_results(void **state)
+{
+	struct metrics m = behind_the_steps();
+
+	(void)state;
+	m.run_repeats = 32;
+	m.run_repeat_bytes = 700 * MIB;
+	m.run_calls = 2;
+	m.run_kept_stacks = 2;
+	assert_cause(&m, "EVAL_ACCUMULATION");
+	m.run_kept_stacks = 5;
+	assert_cause(&m, "EVAL_GRAPH_KEPT");
+	m.run_calls = 32;
+	assert_cause(&m, "EVAL_ACCUMULATION");
+}
+
+/* Each of three steps has made a deep copy, and an optimizer for it. */
+static void models_of_several_steps_are_no_leak_of_a_graph(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.step = m.steps = 4;
+	m.leak_steps = 3;
+	m.leak_bytes = 900 * MIB;
+	m.leak_blocks = 90;
+	m.param_copies = m.twin = 310 * MIB;
+	m.param_copies_blocks = 30;
+	m.called_twice = 1;
+	assert_cause(&m, "LEAK_GRAPH_RETAINED");
+	m.replicas = 3;
+	assert_cause(&m, "SECOND_MODEL");
+	/* More than models, gradients and states. */
+	m.leak_bytes = 1600 * MIB;
+	assert_cause(&m, "LEAK_GRAPH_RETAINED");
+}
+
+/* A stateless optimizer may use it. */
+static void a_tables_gradient_is_named_where_nothing_else_is(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.gradients = 420 * MIB;
+	m.optimizer_states = 100 * MIB;
+	m.unstepped = 400 * MIB;
+	assert_cause(&m, "GRADIENTS_UNUSED");
+	m.table_gradient = 400 * MIB;
+	assert_int_equal(assert_cause(&m, "TABLE_GRADIENT"), 400 * MIB);
+	m.unstepped = 420 * MIB;
+	assert_cause(&m, "GRADIENTS_UNUSED");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(hooks_that_store_are_named),
+		cmocka_unit_test(a_line_that_runs_in_each_layer_makes_no_results),
+		cmocka_unit_test(models_of_several_steps_are_no_leak_of_a_graph),
+		cmocka_unit_test(a_tables_gradient_is_named_where_nothing_else_is),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,94 @@
+/* What hooks of modules store, and the gradient of a table of which few rows are looked up. */
+#include "../attribution/steps_job.h"
+#include "metrics/metrics.h"
+
+static uint32_t called_by_module(struct fixture *f, const char *function, const char *file)
+{
+	struct writer *w = &f->w;
+
+	return stack(f, write_frame(w, function, file, 3),
+		     write_frame(w, "Module._call_impl", TORCH "nn/modules/module.py", 1),
+		     write_frame(w, "main", "/job/train.py", 30));
+}
+
+/* The moment is a request of 8 MiB. */
+static const struct metrics *refused(struct fixture *f, uint32_t where)
+{
+	f->w.header.exit_status = 1;
+	fixture_event(f, MT_TENSOR_OOM, MIB, 8 * MIB, where);
+	return fixture_report(f)->metrics;
+}
+
+/* Four copies of 8 MiB, and the fifth is asked for. What a layer makes, or a hook of PyTorch's own,
+ * is no copy of the job's. */
+static void what_hooks_make_is_theirs(void **state)
+{
+	struct fixture *f = *state;
+	uint32_t hook = called_by_module(f, "keep.<locals>.hook", "/job/analysis.py"),
+		 library = called_by_module(f, "unshard.<locals>.hook", TORCH "distributed/x.py");
+	const struct metrics *m;
+
+	make(f, f->setup, 100 * MIB);
+	micro_batch(f);
+	for (unsigned i = 0; i < 4; i++) {
+		make(f, f->model, 16 * MIB);
+		make(f, hook, 8 * MIB);
+		make(f, library, 4 * MIB);
+	}
+	m = refused(f, hook);
+	assert_int_equal(m->hooked_blocks, 5);
+	assert_int_equal(m->hooked, 40 * MIB);
+	assert_int_equal(m->hooked_stack, hook);
+}
+
+/* Parameters of 100 and 10 MiB with their gradients, after a look-up of rows of `rows` MiB. */
+static const struct metrics *trained_table(struct fixture *f, bytes rows, bytes other)
+{
+	struct writer *w = &f->w;
+	uint32_t lookup =
+		stack(f, write_frame(w, "embedding", TORCH "nn/functional.py", 20),
+		      write_frame(w, "Net.forward", "/job/net.py", 2),
+		      write_frame(w, "Module._call_impl", TORCH "nn/modules/module.py", 1));
+	uint64_t x;
+
+	make(f, f->setup, 100 * MIB);
+	make(f, f->setup, other * MIB);
+	x = make(f, lookup, rows * MIB);
+	make_in_backward(f, NONE, other * MIB);
+	make_in_backward(f, NONE, 100 * MIB);
+	drop_in_backward(f, x, rows * MIB);
+	return refused(f, f->model);
+}
+
+static void a_gradient_of_rows_that_nobody_looked_up(void **state)
+{
+	const struct metrics *m = trained_table(*state, 4, 10);
+
+	assert_int_equal(m->table_gradient, 100 * MIB);
+	assert_int_equal(m->looked_up, 4 * MIB);
+}
+
+static void most_rows_are_looked_up(void **state)
+{
+	assert_int_equal(trained_table(*state, 30, 10)->table_gradient, 0);
+}
+
+/* An output layer has a parameter of that size, too. */
+static void a_layer_as_large_as_the_table_has_a_whole_gradient(void **state)
+{
+	assert_int_equal(trained_table(*state, 4, 60)->table_gradient, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(what_hooks_make_is_theirs, start, fixture_teardown),
+		cmocka_unit_test_setup_teardown(a_gradient_of_rows_that_nobody_looked_up, start,
+						fixture_teardown),
+		cmocka_unit_test_setup_teardown(most_rows_are_looked_up, start, fixture_teardown),
+		cmocka_unit_test_setup_teardown(a_layer_as_large_as_the_table_has_a_whole_gradient,
+						start, fixture_teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
