@@ -241,8 +241,8 @@ static void find_remade(struct duplicates *d, const struct lifetime *const *held
 
 	d->remade = r.bytes;
 	d->replicas = r.replicas;
-	d->copies_count = r.bytes > d->copies ? r.count : d->copies_count;
-	d->copies = larger_of(d->copies, r.bytes);
+	d->copies_count = r.extra > d->copies ? r.extra_count : d->copies_count;
+	d->copies = larger_of(d->copies, r.extra);
 }
 
 /* Does the job's own code make this block, and no module's or library's? */

@@ -21,6 +21,14 @@ static int is_deep_copy(const struct lifetime *l, const struct tables *t)
 	       !(s->flags & STACK_INIT);
 }
 
+/* The step of a block; 0: of the set-up. */
+static uint32_t step_of(const struct spans *spans, const struct lifetime *l)
+{
+	const struct span *s = spans_at(spans, l->alloc.time_ns);
+
+	return s ? span_step(s) : 0;
+}
+
 /* When the last step of an optimizer before a time began; 0: there was none. */
 static uint64_t last_optimizer(const struct spans *spans, uint64_t before_ns)
 {
@@ -32,39 +40,41 @@ static uint64_t last_optimizer(const struct spans *spans, uint64_t before_ns)
 	return 0;
 }
 
-/* The steps that made a deep copy of a model which is still there: clients, folds or snapshots. A
- * reference and an average are both made before the first step. `held` is sorted by time. */
-static uint32_t replicas_live(const struct lifetime *const *held, size_t count,
-			      const struct spans *spans, const struct tables *t)
+/* Finds the steps that made a deep copy of a model which is still there: clients, folds or
+ * snapshots. A reference and an average are both made before the first step. `held` is sorted by
+ * time. */
+static struct remade replicas_live(const struct lifetime *const *held, size_t count,
+				   const struct spans *spans, const struct tables *t)
 {
-	uint32_t copies = 0;
+	struct remade found = { 0 };
 	bytes first = 0;
 
 	for (size_t i = 0, k; i < count; i = k) {
-		const struct span *s = spans_at(spans, held[i]->alloc.time_ns);
+		const uint32_t step = step_of(spans, held[i]);
 		bytes sum = 0;
 
-		for (k = i; k < count; k++) {
-			const struct span *of = spans_at(spans, held[k]->alloc.time_ns);
-
-			if ((of ? span_step(of) : 0) != (s ? span_step(s) : 0))
-				break;
-			sum = bytes_add(sum, is_deep_copy(held[k], t) ? held[k]->alloc.bytes : 0);
+		for (k = i; k < count && step_of(spans, held[k]) == step; k++) {
+			if (!is_deep_copy(held[k], t))
+				continue;
+			sum = bytes_add(sum, held[k]->alloc.bytes);
+			found.extra_count++;
 		}
+		found.extra = bytes_add(found.extra, sum);
 		first = first ? first : sum;
-		copies += sum && sum >= first / 10 * 9;
+		found.replicas += sum && sum >= first / 10 * 9;
 	}
-	return copies;
+	if (found.replicas < 2)
+		found.extra = found.extra_count = 0;
+	return found;
 }
 
 struct remade remade_live(const struct lifetime *const *held, size_t count,
 			  const struct spans *spans, const struct tables *t)
 {
-	const uint32_t replicas = replicas_live(held, count, spans, t);
 	struct size_counts before = { 0 };
-	struct remade found = { 0 };
+	struct remade found = replicas_live(held, count, spans, t);
 	bytes anew = 0, alike = 0;
-	unsigned blocks = 0;
+	uint32_t blocks = 0, count_before = 0;
 	uint64_t since_ns = 0;
 
 	for (size_t i = count; i-- > 0 && !since_ns;)
@@ -77,7 +87,7 @@ struct remade remade_live(const struct lifetime *const *held, size_t count,
 			continue;
 		size_counts_add(&before, r->bytes);
 		found.bytes = bytes_add(found.bytes, r->bytes);
-		found.count++;
+		count_before++;
 	}
 	size_counts_sort(&before);
 	for (size_t i = 0; since_ns && i < count; i++) {
@@ -91,7 +101,10 @@ struct remade remade_live(const struct lifetime *const *held, size_t count,
 	}
 	size_counts_release(&before);
 	if (blocks < MIN_REMADE || alike < anew / 10 * 9)
-		found = (struct remade){ 0 };
-	found.replicas = replicas;
+		found.bytes = 0;
+	if (found.bytes > found.extra) {
+		found.extra = found.bytes;
+		found.extra_count = count_before;
+	}
 	return found;
 }

@@ -7,9 +7,11 @@
 #include "trace/tables.h"
 
 struct remade {
-	bytes bytes; /* parameters that were there before the newest model was made */
-	uint32_t count;
-	uint32_t replicas; /* deep copies of a model that different steps made */
+	bytes bytes;       /* parameters that were there before the newest model was made */
+	uint32_t replicas; /* steps that made a deep copy of a model which is still there */
+	/* Parameters of `bytes`, or of the copies if two steps or more made them. */
+	bytes extra;
+	uint32_t extra_count;
 };
 
 /*

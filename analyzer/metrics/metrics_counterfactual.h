@@ -20,7 +20,7 @@ static inline unsigned counterfactuals_of(const struct metrics_pass *p, const st
 	if (size < METRICS_MIN_BLOCK)
 		return 0;
 	return p->removed_by[stack] | COUNTERFACTUAL(NEW_RUN, is_new) |
-	       COUNTERFACTUAL(LOGITS, metrics_is_logits(d, tags, size)) |
+	       COUNTERFACTUAL(LOGITS, d->phase != PHASE_SETUP && metrics_is_logits(d, tags, size)) |
 	       COUNTERFACTUAL(ATTENTION, metrics_is_score(d, tags, autograd, size)) |
 	       COUNTERFACTUAL(HUGE, d->huge && size >= d->huge / 4 && d->phase != PHASE_SETUP &&
 					    d->phase != PHASE_OPTIMIZER &&

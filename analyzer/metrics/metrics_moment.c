@@ -128,7 +128,8 @@ static void add_tagged(struct moment_pass *s, const struct mt_record *r, uint64_
 	struct block_tag tag = tag_of(r);
 	bytes n = r->bytes;
 
-	if (metrics_is_logits(s->d, tags, n)) {
+	/* Parameters, and gradients of the step before, may have that size too. */
+	if (tag.run == s->d->run && metrics_is_logits(s->d, tags, n)) {
 		add(&m->logits, n);
 		m->logits_blocks++;
 	}

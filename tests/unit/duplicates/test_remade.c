@@ -96,6 +96,8 @@ static void deep_copies_of_several_steps_are_replicas(void **state)
 	for (uint64_t i = 0; i < PARAMETERS; i++)
 		block(&s, 41 + i, FIRST, (bytes)(i + 1) * MIB, CATEGORY_PARAMETERS);
 	assert_int_equal(duplicates(&s, 60).replicas, 2);
+	assert_int_equal(duplicates(&s, 60).copies, 2 * 36 * MIB);
+	assert_int_equal(duplicates(&s, 60).copies_count, 2 * PARAMETERS);
 }
 
 int main(void)

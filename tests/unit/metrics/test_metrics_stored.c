@@ -79,12 +79,31 @@ static void a_layer_as_large_as_the_table_has_a_whole_gradient(void **state)
 	assert_int_equal(trained_table(*state, 4, 60)->table_gradient, 0);
 }
 
+/* Logits of 50 MiB, and a parameter of the same size. */
+static void parameters_are_no_logits(void **state)
+{
+	struct fixture *f = *state;
+	struct writer *w = &f->w;
+	uint32_t loss = stack(f, write_frame(w, "cross_entropy", TORCH "nn/functional.py", 9),
+			      write_frame(w, "main", "/job/train.py", 40), 0);
+	const struct metrics *m;
+
+	make(f, f->setup, 50 * MIB);
+	micro_batch(f);
+	make(f, loss, 50 * MIB);
+	m = refused(f, loss);
+	assert_int_equal(m->logits_block, 50 * MIB);
+	assert_int_equal(m->logits_blocks, 1);
+	assert_int_equal(m->logits, 50 * MIB);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(what_hooks_make_is_theirs, start, fixture_teardown),
 		cmocka_unit_test_setup_teardown(a_gradient_of_rows_that_nobody_looked_up, start,
 						fixture_teardown),
+		cmocka_unit_test_setup_teardown(parameters_are_no_logits, start, fixture_teardown),
 		cmocka_unit_test_setup_teardown(most_rows_are_looked_up, start, fixture_teardown),
 		cmocka_unit_test_setup_teardown(a_layer_as_large_as_the_table_has_a_whole_gradient,
 						start, fixture_teardown),
