@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 
+#define HOLDS_MUCH 4 /* a part of what the earlier call holds */
+
 /* A line of the model's code, and a stack in which it allocated blocks. */
 struct line_of_model {
 	uint64_t model;
@@ -144,8 +146,11 @@ void metrics_compare_calls(const struct device_pass *d, const struct tables *t,
 	first = &d->stacks[p->first_stack];
 	again = &d->stacks[p->again_stack];
 	d->m->again_kept = again->blocks && holds_several(again);
-	/* Layers of one line, whose blocks the later call never held together. */
-	d->m->again_freed =
-		(again->freed && !d->m->again_kept && holds_several(first)) || drops_most(d, t, p);
+	/* A call that holds much, of several layers, has a graph of its own, even if it drops what
+	 * a frozen base does not need. Else: layers of one line, whose blocks the later call never
+	 * held together. */
+	d->m->again_freed = !(d->m->again_kept && p->newest - p->again >= p->again / HOLDS_MUCH) &&
+			    ((again->freed && !d->m->again_kept && holds_several(first)) ||
+			     drops_most(d, t, p));
 	d->m->again_unused = unused(d, t, p);
 }

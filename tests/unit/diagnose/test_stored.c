@@ -90,12 +90,30 @@ static void a_tables_gradient_is_named_where_nothing_else_is(void **state)
 	assert_cause(&m, "GRADIENTS_UNUSED");
 }
 
+/* The output of the head alone, before its loss, is more than all else. */
+static void one_block_of_logits_is_enough(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.in_backward = 0;
+	m.in_forward = m.logits_blocks = 1;
+	m.logits = m.logits_block = 1000 * MIB;
+	assert_cause(&m, "ACT_PEAK");
+	m.requested = 1000 * MIB;
+	m.request_is_logits = 1;
+	assert_cause(&m, "LOGITS_SPIKE");
+	m.logits = m.requested = 700 * MIB;
+	assert_cause(&m, "ACT_PEAK");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(hooks_that_store_are_named),
 		cmocka_unit_test(a_line_that_runs_in_each_layer_makes_no_results),
 		cmocka_unit_test(models_of_several_steps_are_no_leak_of_a_graph),
+		cmocka_unit_test(one_block_of_logits_is_enough),
 		cmocka_unit_test(a_tables_gradient_is_named_where_nothing_else_is),
 	};
 

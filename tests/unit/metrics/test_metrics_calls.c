@@ -24,7 +24,7 @@ static struct stack_info info[STACKS] = {
 
 /* The first call keeps 60, 30 and 20 MiB. Blocks of the second call that were freed before a
  * backward pass, by line. */
-static int is_freed(uint32_t wide, uint32_t narrow)
+static int is_freed(uint32_t wide, uint32_t narrow, bytes newest)
 {
 	const struct tables tables = { .stack_count = STACKS, .stack_info = info };
 	struct stack_levels levels[STACKS] = {
@@ -35,9 +35,9 @@ static int is_freed(uint32_t wide, uint32_t narrow)
 		[NARROW_AGAIN] = { .live = 10 * MIB, .blocks = 3, .dropped = narrow },
 		[HEAD_AGAIN] = { .live = 20 * MIB, .blocks = 1 },
 	};
-	const struct live_passes passes = { .again = 110 * MIB,
-					    .first_stack = HEAD,
-					    .again_stack = HEAD_AGAIN };
+	const struct live_passes passes = {
+		.again = 110 * MIB, .newest = newest, .first_stack = HEAD, .again_stack = HEAD_AGAIN
+	};
 	struct metrics m = { 0 };
 	struct device_pass d = { .m = &m, .stacks = levels };
 
@@ -48,16 +48,25 @@ static int is_freed(uint32_t wide, uint32_t narrow)
 static void a_call_that_drops_what_the_other_keeps_has_no_graph(void **state)
 {
 	(void)state;
-	assert_false(is_freed(0, 0));
-	assert_false(is_freed(0, 2));
-	assert_true(is_freed(1, 0));
-	assert_true(is_freed(1, 2));
+	assert_false(is_freed(0, 0, 120 * MIB));
+	assert_false(is_freed(0, 2, 120 * MIB));
+	assert_true(is_freed(1, 0, 120 * MIB));
+	assert_true(is_freed(1, 2, 120 * MIB));
+}
+
+/* Of several layers, it holds half as much as the first call: a frozen base needs less, and is no
+ * call without a graph. */
+static void a_call_that_holds_much_has_a_graph(void **state)
+{
+	(void)state;
+	assert_false(is_freed(1, 2, 165 * MIB));
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_call_that_drops_what_the_other_keeps_has_no_graph),
+		cmocka_unit_test(a_call_that_holds_much_has_a_graph),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
