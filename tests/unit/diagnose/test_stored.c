@@ -29,28 +29,46 @@ static void hooks_that_store_are_named(void **state)
 	m.hooked = 1000 * MIB;
 	m.hooked_blocks = 40;
 	assert_int_equal(assert_cause(&m, "HOOKS_STORE"), 1000 * MIB);
+	m.size_ratio = 200;
+	m.size_growth = 1100 * MIB;
+	assert_cause(&m, "HOOKS_STORE");
+	m.size_ratio = m.size_growth = 0;
 	m.left = 300 * MIB;
 	m.left_steps = 3;
 	m.left_blocks = 10;
 	assert_cause(&m, "EARLIER_STEP_KEPT");
 }
 
-/* One line made 32 blocks in 2 calls of the model. With a graph it is a layer's, of which a call
- * has 16, and blocks of other lines stay too. */
-static void a_line_that_runs_in_each_layer_makes_no_results(void **state)
+/* One line made 32 blocks in evaluation, and other lines of the model have four blocks each:
+ * results, until many lines have blocks of several layers. */
+static void blocks_of_many_layers_are_a_graph(void **state)
 {
 	struct metrics m = behind_the_steps();
 
 	(void)state;
 	m.run_repeats = 32;
 	m.run_repeat_bytes = 700 * MIB;
-	m.run_calls = 2;
-	m.run_kept_stacks = 2;
+	m.run_kept_stacks = 4;
 	assert_cause(&m, "EVAL_ACCUMULATION");
-	m.run_kept_stacks = 5;
+	m.run_layer_stacks = 6;
 	assert_cause(&m, "EVAL_GRAPH_KEPT");
-	m.run_calls = 32;
+	m.run_kept_stacks = 3;
 	assert_cause(&m, "EVAL_ACCUMULATION");
+}
+
+/* One pass of three layers, which has grown beyond the steps before. */
+static void a_graph_of_few_layers_is_no_large_batch(void **state)
+{
+	struct metrics m = behind_the_steps();
+
+	(void)state;
+	m.size_growth = 500 * MIB;
+	m.run_layer_stacks = 2;
+	assert_cause(&m, "EVAL_BATCH_LARGE");
+	m.run_layer_stacks = 8;
+	assert_cause(&m, "EVAL_GRAPH_KEPT");
+	m.run_blocks = 12;
+	assert_cause(&m, "EVAL_BATCH_LARGE");
 }
 
 /* Each of three steps has made a deep copy, and an optimizer for it. */
@@ -111,7 +129,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(hooks_that_store_are_named),
-		cmocka_unit_test(a_line_that_runs_in_each_layer_makes_no_results),
+		cmocka_unit_test(blocks_of_many_layers_are_a_graph),
+		cmocka_unit_test(a_graph_of_few_layers_is_no_large_batch),
 		cmocka_unit_test(models_of_several_steps_are_no_leak_of_a_graph),
 		cmocka_unit_test(one_block_of_logits_is_enough),
 		cmocka_unit_test(a_tables_gradient_is_named_where_nothing_else_is),
