@@ -108,6 +108,22 @@ static void a_tables_gradient_is_named_where_nothing_else_is(void **state)
 	assert_cause(&m, "GRADIENTS_UNUSED");
 }
 
+/* A new optimizer makes its states in the third step, and has not come to all parameters. */
+static void states_that_are_being_made_are_not_missing(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.step = m.steps = 3;
+	m.gradients = 400 * MIB;
+	m.optimizer_states = 100 * MIB;
+	m.unstepped = 300 * MIB;
+	assert_cause(&m, "GRADIENTS_UNUSED");
+	m.in_backward = m.activations = 0;
+	m.in_optimizer = m.request_is_state = 1;
+	assert_cause(&m, "OPT_FIRST_STEP_JUMP");
+}
+
 /* The output of the head alone, before its loss, is more than all else. */
 static void one_block_of_logits_is_enough(void **state)
 {
@@ -132,6 +148,7 @@ int main(void)
 		cmocka_unit_test(blocks_of_many_layers_are_a_graph),
 		cmocka_unit_test(a_graph_of_few_layers_is_no_large_batch),
 		cmocka_unit_test(models_of_several_steps_are_no_leak_of_a_graph),
+		cmocka_unit_test(states_that_are_being_made_are_not_missing),
 		cmocka_unit_test(one_block_of_logits_is_enough),
 		cmocka_unit_test(a_tables_gradient_is_named_where_nothing_else_is),
 	};
