@@ -202,20 +202,12 @@ static void end_by_count(struct turns *t)
 
 void rounds_find(struct turns *t)
 {
-	size_t backwards = 0;
 	int shows = 0;
 
 	if (!t->count)
 		return;
-	for (size_t i = 0; i < t->count; i++) {
+	for (size_t i = 0; i < t->count; i++)
 		shows |= t->list[i].shows;
-		backwards += (size_t)t->list[i].has_backward;
-	}
-	/* The trace ends in the second forward pass, and nothing was stepped or set to zero in
-	 * between: most optimizers would have made their states, so it is a micro-batch of the same
-	 * step. */
-	if (backwards == 1 && t->count == 2 && !shows)
-		return;
 	/* The optimizer never shows: it may step after each turn but those of an inner loop. */
 	for (size_t i = 0; i < t->count && !shows; i++)
 		t->list[i].shows = t->list[i].has_backward && !t->list[i].is_inner;

@@ -258,7 +258,8 @@ static const char *confidence_of(const struct metrics *m, enum rule rule, bytes 
 	if (rule == RULE_LEAK_GRAPH_RETAINED && !IN(OPTIMIZER) &&
 	    m->leak_autograd > m->leak_bytes / 2)
 		c++;
-	if (rule == RULE_LOSSES_SUMMED && EVALUATES)
+	if ((rule == RULE_LOSSES_SUMMED && EVALUATES) ||
+	    (rule == RULE_GRADS_HELD_IN_FORWARD && !IN(OPTIMIZER)))
 		c++;
 	/* Only the backward pass shows whether it needs both calls. */
 	if (rule == RULE_EARLIER_CALL)
@@ -291,6 +292,9 @@ static enum tier tier_of(const struct metrics *m, enum rule rule, bytes weight)
 	 */
 	if (rule == RULE_ACT_UPCAST && m->doubled_once)
 		return TIER_NEEDLESS;
+	/* No optimizer has shown: these may be micro-batches of the first step. */
+	if (rule == RULE_GRADS_HELD_IN_FORWARD && !IN(OPTIMIZER))
+		return TIER_STATE;
 	/* What each step leaves are models with their gradients and states. */
 	if (rule == RULE_SECOND_MODEL && REPLICAS)
 		return TIER_WRONG;

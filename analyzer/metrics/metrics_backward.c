@@ -5,13 +5,10 @@
 #define FEW_ROWS 4 /* of so many */
 
 /* Adds up the blocks that autograd's threads allocated and that are no gradients. Blocks with
- * frames are recomputed ones. Behind the backward pass, in the first step, nothing of it should be
- * left. */
+ * frames are recomputed ones. */
 static void find_kept(const struct tables *t, struct metrics *m, const struct snapshot *live)
 {
-	int counts = m->in_backward || (m->in_forward && m->step == 1);
-
-	for (size_t i = 0; i < live->count && counts; i++) {
+	for (size_t i = 0; i < live->count && m->in_backward; i++) {
 		const struct block_group *g = &live->groups[i];
 
 		if ((g->category != CATEGORY_TEMPORARIES && g->category != CATEGORY_ACTIVATIONS) ||

@@ -140,26 +140,6 @@ static void inputs_come_before_zero_grad(void **state)
 	assert_phases(run(f), "1forward 1backward 2forward 2backward 3forward 3backward");
 }
 
-/* Most optimizers would have made their states between the two. */
-static void a_second_forward_pass_is_a_micro_batch_until_an_optimizer_shows(void **state)
-{
-	struct fixture *f = *state;
-
-	micro_batch(f);
-	make(f, f->model, 10 * MIB);
-	assert_phases(run(f), "1forward 1backward 1forward");
-}
-
-static void zero_grad_ends_a_step(void **state)
-{
-	struct fixture *f = *state;
-	uint64_t gradient = micro_batch(f);
-
-	drop(f, f->zero_grad, gradient, 5 * MIB);
-	make(f, f->model, 10 * MIB);
-	assert_phases(run(f), "1forward 1backward 1optimizer 2forward");
-}
-
 /* An average of the parameters, which the job's own code updates. */
 static void temporaries_after_the_step_are_of_it(void **state)
 {
@@ -280,8 +260,6 @@ int main(void)
 		CASE(closures_of_any_name),
 		CASE(closures_that_are_named_so),
 		CASE(inputs_come_before_zero_grad),
-		CASE(a_second_forward_pass_is_a_micro_batch_until_an_optimizer_shows),
-		CASE(zero_grad_ends_a_step),
 		CASE(temporaries_after_the_step_are_of_it),
 		CASE(a_reference_model_begins_the_step),
 		CASE(between_forward_and_backward_no_evaluation_begins),

@@ -108,6 +108,25 @@ static void a_tables_gradient_is_named_where_nothing_else_is(void **state)
 	assert_cause(&m, "GRADIENTS_UNUSED");
 }
 
+/* Until an optimizer shows, the second forward pass may be a micro-batch of the first step. */
+static void gradients_of_a_micro_batch_are_needed(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.in_backward = 0;
+	m.in_forward = 1;
+	m.tags = TAGGED(OPTIMIZER);
+	m.gradients = m.old_gradients = 600 * MIB;
+	m.table_gradient = 500 * MIB;
+	assert_cause(&m, "GRADS_HELD_IN_FORWARD");
+	m.tags = 0;
+	assert_cause(&m, "TABLE_GRADIENT");
+	m.table_gradient = 0;
+	assert_cause(&m, "GRADS_HELD_IN_FORWARD");
+	assert_int_equal(confidence_of_cause(&m), 0);
+}
+
 /* A new optimizer makes its states in the third step, and has not come to all parameters. */
 static void states_that_are_being_made_are_not_missing(void **state)
 {
@@ -148,6 +167,7 @@ int main(void)
 		cmocka_unit_test(blocks_of_many_layers_are_a_graph),
 		cmocka_unit_test(a_graph_of_few_layers_is_no_large_batch),
 		cmocka_unit_test(models_of_several_steps_are_no_leak_of_a_graph),
+		cmocka_unit_test(gradients_of_a_micro_batch_are_needed),
 		cmocka_unit_test(states_that_are_being_made_are_not_missing),
 		cmocka_unit_test(one_block_of_logits_is_enough),
 		cmocka_unit_test(a_tables_gradient_is_named_where_nothing_else_is),

@@ -186,7 +186,6 @@ static void generated_data_are_no_cache(void **state)
 	for (int i = 0; i < 50; i++)
 		make(f, line, 20 * MIB);
 	micro_batch(f);
-	make(f, f->optimizer, MIB);
 	f->w.header.exit_status = 1;
 	fixture_event(f, MT_TENSOR_OOM, MIB, GIB, f->model);
 	m = fixture_report(f)->metrics;
@@ -214,25 +213,6 @@ static void what_a_backward_pass_keeps_is_no_gradient(void **state)
 	assert_int_equal(m->backward_gradients, 10 * MIB);
 	assert_int_equal(m->backward_kept, 60 * MIB);
 	assert_int_equal(m->backward_kept_blocks, 20);
-}
-
-/* The pass is over, and a gradient of 10 MiB is there, beside 20 blocks that are none. In later
- * steps, what is left counts as such. */
-static void what_a_backward_pass_keeps_stays_behind_it(void **state)
-{
-	struct fixture *f = *state;
-	uint64_t x;
-
-	make(f, f->setup, 10 * MIB);
-	x = make(f, f->model, 40 * MIB);
-	make_in_backward(f, NONE, 10 * MIB);
-	for (int i = 0; i < 20; i++)
-		make_in_backward(f, NONE, 3 * MIB);
-	drop_in_backward(f, x, 40 * MIB);
-	f->w.header.exit_status = 1;
-	make(f, f->model, 40 * MIB);
-	fixture_event(f, MT_TENSOR_OOM, MIB, 4 * MIB, f->model);
-	assert_int_equal(fixture_report(f)->metrics->backward_kept, 60 * MIB);
 }
 
 /* After two steps an evaluation has a batch of 60 MiB; the model asks for the other 40 MiB. */
@@ -343,7 +323,6 @@ int main(void)
 		CASE(generated_data_are_no_cache),
 		CASE(a_request_of_a_module_is_a_modules),
 		CASE(what_a_backward_pass_keeps_is_no_gradient),
-		CASE(what_a_backward_pass_keeps_stays_behind_it),
 		CASE(the_states_of_optimizers_are_no_tensors_that_steps_leave),
 		CASE(what_the_jobs_own_code_leaves_are_no_states),
 		CASE(states_of_layers_that_are_unfrozen_are_no_leak),
