@@ -251,6 +251,9 @@ static const char *confidence_of(const struct metrics *m, enum rule rule, bytes 
 		c++;
 	if (rule == RULE_EARLIER_STEP_KEPT && m->left_steps < 2)
 		c++;
+	/* What earlier steps have left may be a history, of which each step adds some. */
+	if (rule == RULE_GRADIENT_COPIES && SHARE(m->left, 5))
+		c++;
 	/* Later steps take from what earlier ones left: a queue that is filled faster, perhaps. */
 	if (rule == RULE_LEAK_GRAPH_RETAINED && m->leak_consumed >= m->leak_steps)
 		c++;

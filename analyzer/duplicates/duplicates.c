@@ -384,12 +384,12 @@ static int is_all_gradients(bytes size, bytes gradients)
 	return size >= gradients / 100 * 97 && size <= gradients / 100 * 101;
 }
 
-/* Has the block the size of a parameter, of a copy of one in half or twice the precision, of a
+/* Has the block the size of a parameter, of a copy of one in a wider type, of a
  * state (the states show the sizes of parameters that lie in one block), or of all gradients one
  * after the other? */
 static int is_gradient_size(const struct trained *n, bytes size, bytes gradients)
 {
-	return trained_has(n, size) || trained_has(n, size / 2) ||
+	return trained_has(n, size) || trained_has(n, size / 2) || trained_has(n, size / 4) ||
 	       size_counts_find(&n->states, size) || is_all_gradients(size, gradients);
 }
 

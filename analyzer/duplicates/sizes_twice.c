@@ -56,9 +56,24 @@ static int comes_again(const bytes *sizes, size_t half, size_t place)
 	return 0;
 }
 
+/* Are the sizes those of a few equal layers, one behind the other? */
+static int are_layers(const bytes *sizes, size_t count)
+{
+	for (size_t period = 1; period <= count / 2; period++) {
+		size_t i = period;
+
+		while (i < count && is_like(sizes[i], sizes[i - period]))
+			i++;
+		if (i == count && count % period == 0)
+			return 1;
+	}
+	return 0;
+}
+
 /* Has the second half the sizes that a model has once at about the same places? An embedding and a
  * head of one size are at the two ends of a single model. If each size is there more often, the
- * largest of those that are there twice decides, as an embedding and a head. */
+ * largest of those that are there twice decides, as an embedding and a head, unless two equal
+ * layers are all that there is. */
 static int begins_again(const bytes *sizes, size_t half)
 {
 	size_t once = 0, pair = half;
@@ -72,7 +87,7 @@ static int begins_again(const bytes *sizes, size_t half)
 		if (like == 2 && (pair == half || sizes[i] > sizes[pair]))
 			pair = i;
 	}
-	return once || (pair < half && comes_again(sizes, half, pair));
+	return once || (pair < half && comes_again(sizes, half, pair) && !are_layers(sizes, half));
 }
 
 bytes sizes_twice(const bytes *sizes, size_t count, size_t least)

@@ -312,6 +312,7 @@ static void data_on_the_gpu_are_told_beside_buckets(void **state)
 	m.buckets = 200 * MIB;
 	assert_int_equal(assert_cause(&m, "DATA_ON_GPU"), 900 * MIB);
 	m.tags |= TAGGED(FSDP);
+	m.parameters = 1000 * MIB;
 	assert_cause(&m, "ACT_PEAK");
 }
 

@@ -69,6 +69,9 @@ static void a_graph_of_few_layers_is_no_large_batch(void **state)
 	assert_cause(&m, "EVAL_GRAPH_KEPT");
 	m.run_blocks = 12;
 	assert_cause(&m, "EVAL_BATCH_LARGE");
+	/* A library that asks for more is no batch. */
+	m.by_library = 1;
+	assert_cause(&m, "ACT_PEAK");
 }
 
 /* Each of three steps has made a deep copy, and an optimizer for it. */
@@ -127,6 +130,21 @@ static void gradients_of_a_micro_batch_are_needed(void **state)
 	assert_int_equal(confidence_of_cause(&m), 0);
 }
 
+/* Its flat buffers are no larger than the model, here of two ranks. */
+static void data_may_lie_beside_shards(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.tags = TAGGED(FSDP);
+	m.world_size = 2;
+	m.data = 450 * MIB;
+	m.data_blocks = 1;
+	assert_cause(&m, "DATA_ON_GPU");
+	m.parameters = 300 * MIB;
+	assert_cause(&m, "ACT_PEAK");
+}
+
 /* A new optimizer makes its states in the third step, and has not come to all parameters. */
 static void states_that_are_being_made_are_not_missing(void **state)
 {
@@ -168,6 +186,7 @@ int main(void)
 		cmocka_unit_test(a_graph_of_few_layers_is_no_large_batch),
 		cmocka_unit_test(models_of_several_steps_are_no_leak_of_a_graph),
 		cmocka_unit_test(gradients_of_a_micro_batch_are_needed),
+		cmocka_unit_test(data_may_lie_beside_shards),
 		cmocka_unit_test(states_that_are_being_made_are_not_missing),
 		cmocka_unit_test(one_block_of_logits_is_enough),
 		cmocka_unit_test(a_tables_gradient_is_named_where_nothing_else_is),

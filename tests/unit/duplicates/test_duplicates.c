@@ -151,6 +151,9 @@ static void copies_of_gradients_are_found(void **state)
 	/* All of them in one block. */
 	d = duplicates_with(&s, BATCH, 6 * MIB, 30);
 	assert_int_equal(d.gradient_copies, 9 * MIB);
+	/* A parameter of 3 MiB in 16 bits, as float64. */
+	d = duplicates_with(&s, BATCH, 12 * MIB, 30);
+	assert_int_equal(d.gradient_copies, 15 * MIB);
 	d = duplicates_with(&s, BATCH, 40 * MIB, 30);
 	assert_int_equal(d.gradient_copies, 3 * MIB);
 }

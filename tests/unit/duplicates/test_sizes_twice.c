@@ -26,6 +26,8 @@ static void one_model_is_not_two(void **state)
 	assert_int_equal(TWICE(5, 5, 5, 5, 5, 5, 5, 5), 0);
 	assert_int_equal(TWICE(90, 10, 20, 10, 20, 10, 20, 10, 20, 90), 0);
 	assert_int_equal(TWICE(90, 10, 20), 0);
+	/* Four equal layers, whose embedding and head are too small to count. */
+	assert_int_equal(TWICE(30, 10, 20, 30, 10, 20, 30, 10, 20, 30, 10, 20), 0);
 }
 
 /* In its own order; in another one; with an adapter behind both. */
