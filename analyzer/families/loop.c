@@ -14,7 +14,9 @@ void loop_loaded(struct machine *m, const struct hparams *s)
 
 void text_batch(struct machine *m, const struct hparams *s, struct loop *loop)
 {
-	tensor_assign(m, &loop->tokens, tensor_new_as(m, TERM_INPUTS, s->batch * s->tokens, I64));
+	const int64_t tokens = s->encoder_layers ? s->encoder_tokens : s->tokens;
+
+	tensor_assign(m, &loop->tokens, tensor_new_as(m, TERM_INPUTS, s->batch * tokens, I64));
 	host_wait(m, m->stream); /* the copy from host memory is synchronous */
 }
 
@@ -56,9 +58,13 @@ void loop_micro_batch(struct machine *m, const struct loop_model *parts, void *m
 	if (s->precise_outputs && s->autocast)
 		tensor_assign(m, &logits, to(m, logits, F32));
 	wrapper_after_forward(m, w);
-	if (!s->keep_logits)
+	if (!s->keep_logits) {
 		tensor_unref(m, &logits);
+		tensor_unref(m, &loop->beside);
+	}
 	tensor_assign(m, &loop->logits, logits);
+	tensor_assign(m, &loop->kept, loop->beside);
+	loop->beside = none;
 	tensor_assign(m, &loop->loss, loss);
 	if (s->microbatches > 1)
 		loss = scale(m, loss);

@@ -8,6 +8,9 @@
 /* Variables of the training loop. */
 struct loop {
 	tensor tokens, labels, logits, loss;
+	/* What the outputs have beside the logits, of the forward pass that has just run; and the
+	 * same if the loop keeps the outputs. */
+	tensor beside, kept;
 };
 
 struct loop_model {

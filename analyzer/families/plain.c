@@ -1,11 +1,7 @@
 #include "families/plain.h"
 
-#include "families/plain_bert.h"
-#include "families/plain_bloom.h"
-#include "families/plain_falcon.h"
-#include "families/plain_gpt.h"
+#include "families/plain_codes.h"
 #include "families/plain_modules.h"
-#include "families/plain_neox.h"
 #include "families/train.h"
 
 #include <stdlib.h>
@@ -102,6 +98,16 @@ static void run(struct machine *m, const struct hparams *s, int64_t stage)
 	free(g.layers);
 }
 
+static void check_layers(const struct hparams *s, struct inputs *in)
+{
+	if (s->heads * s->head != s->hidden)
+		input_reject(in, CONFIG_kv_channels, "hidden_size / num_attention_heads");
+	if (s->rms_norm || !s->norm_bias)
+		input_reject(in, CONFIG_normalization, "LayerNorm with a bias");
+	if (s->gated)
+		input_reject(in, CONFIG_swiglu, "false: the feed-forward network has no gate");
+}
+
 static int check(const struct hparams *s, struct inputs *in)
 {
 	const struct plain_code *code = code_of(s->config->model_type);
@@ -118,12 +124,8 @@ static int check(const struct hparams *s, struct inputs *in)
 		input_reject(in, CONFIG_tensor_model_parallel_size, "1: transformers is not split");
 	if (s->groups != s->heads && !code->grouped)
 		input_reject(in, CONFIG_num_query_groups, "num_attention_heads");
-	if (s->heads * s->head != s->hidden)
-		input_reject(in, CONFIG_kv_channels, "hidden_size / num_attention_heads");
-	if (s->rms_norm || !s->norm_bias)
-		input_reject(in, CONFIG_normalization, "LayerNorm with a bias");
-	if (s->gated)
-		input_reject(in, CONFIG_swiglu, "false: the feed-forward network has no gate");
+	if (!code->apart)
+		check_layers(s, in);
 	if (s->experts)
 		input_reject(in, CONFIG_num_experts, "none: the model is dense");
 	if (s->packed)

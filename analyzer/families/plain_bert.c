@@ -1,11 +1,10 @@
 /* BertForMaskedLM and BertForSequenceClassification, and RoBERTa's, whose batch has no padding: no
  * token is masked, and transformers makes no mask. Variables live as long as those of its
  * functions. */
-#include "families/plain_bert.h"
+#include "families/plain_codes.h"
 
 #include "config/parameter_count.h"
 #include "families/plain_modules.h"
-#include "torch/autocast.h"
 
 #include "util/util.h"
 
@@ -70,36 +69,6 @@ static tensor embedded(struct machine *m, struct plain *g)
 
 /* ---- a layer ---- */
 
-/* eager_attention_forward without a mask. *weights are the caller's. */
-static tensor eager(struct machine *m, struct plain *g, const tensor *in, tensor *weights)
-{
-	const struct hparams *s = g->s;
-	tensor a, b, out;
-
-	m->current_term = TERM_ATTN_QKV;
-	a = plain_factor(m, s, in[0]);
-	b = plain_factor(m, s, in[1]);
-	m->current_term = TERM_ATTN_SCORES;
-	out = matmul(m, a, b, s->batch * s->heads * s->tokens * s->tokens);
-	tensor_unref(m, &b);
-	tensor_unref(m, &a);
-	a = scale(m, out);
-	tensor_unref(m, &out);
-	m->current_term = TERM_ATTN_SOFTMAX;
-	tensor_assign(m, &a, softmax(m, a, m->autocast ? F32 : a.type));
-	tensor_assign(m, &a, dropout(m, a, s->attention_dropout));
-	*weights = tensor_ref(a);
-	tensor_assign(m, &a, autocasted(m, a));
-	m->current_term = TERM_ATTN_QKV;
-	b = plain_factor(m, s, in[2]);
-	m->current_term = TERM_ATTN_CONTEXT;
-	out = matmul(m, a, b, in[2].n);
-	tensor_unref(m, &b);
-	tensor_unref(m, &a);
-	tensor_assign(m, &out, plain_merged(m, s, out));
-	return out;
-}
-
 /* BertSelfAttention.forward */
 static tensor self_attention(struct machine *m, struct plain_layer *l, tensor x, tensor *weights)
 {
@@ -118,7 +87,7 @@ static tensor self_attention(struct machine *m, struct plain_layer *l, tensor x,
 			tensor_assign(m, &part[i], copied_back(m, part[i]));
 	}
 	m->current_term = TERM_ATTN_CONTEXT;
-	out = s->attention == EAGER ? eager(m, g, part, weights)
+	out = s->attention == EAGER ? plain_eager(m, g, part, none, none, weights)
 				    : flash_attention(m, part[0], part[1], part[2], &flash);
 	for (int i = 0; i < 3; i++)
 		tensor_unref(m, &part[i]);
@@ -289,5 +258,5 @@ static void check(const struct hparams *s, struct inputs *in)
 			     "at most as many as the model has positions for");
 }
 
-const struct plain_code plain_bert = { make, forward, NULL, check, 0, 0 };
-const struct plain_code plain_roberta = { make, forward, NULL, check, 0, 0 };
+const struct plain_code plain_bert = { make, forward, NULL, check, 0, 0, 0 };
+const struct plain_code plain_roberta = { make, forward, NULL, check, 0, 0, 0 };

@@ -1,5 +1,5 @@
 /* BloomForCausalLM. Variables live as long as those of its functions. */
-#include "families/plain_bloom.h"
+#include "families/plain_codes.h"
 
 #include "families/alibi.h"
 #include "families/bloom_gelu.h"
@@ -143,4 +143,4 @@ static void check(const struct hparams *s, struct inputs *in)
 		input_reject(in, CONFIG_position_embedding_type, "none with BLOOM");
 }
 
-const struct plain_code plain_bloom = { make, forward, plain_release, check, 1, 0 };
+const struct plain_code plain_bloom = { make, forward, plain_release, check, 1, 0, 0 };

@@ -1,7 +1,7 @@
 /* FalconForCausalLM with rotary positions: of one pair of keys and values for all heads
  * (multi_query), or of one for each group of heads (new_decoder_architecture). Variables live as
  * long as those of its functions. */
-#include "families/plain_falcon.h"
+#include "families/plain_codes.h"
 
 #include "families/llama_tables.h"
 #include "families/plain_modules.h"
@@ -233,4 +233,4 @@ static void check(const struct hparams *s, struct inputs *in)
 		input_reject(in, CONFIG_norms_per_layer, "1 or 2 with Falcon");
 }
 
-const struct plain_code plain_falcon = { make, forward, plain_release, check, 0, 1 };
+const struct plain_code plain_falcon = { make, forward, plain_release, check, 0, 1, 0 };

@@ -16,8 +16,21 @@ enum activation { ACTIVATION_OTHER, ACTIVATION_GELU, ACTIVATION_GELU_NEW, ACTIVA
 
 struct plain_layer {
 	struct plain *model;
-	struct pair norm[2], qkv, out, up, down;
-	struct pair parts[3]; /* queries, keys and values that have a projection each */
+	struct pair norm[3], qkv, out, gate, up, down;
+	struct pair parts[3];  /* queries, keys and values that have a projection each */
+	struct pair cross[4];  /* attention to an encoder: queries, keys, values, output */
+	struct param *buckets; /* of relative positions, in the first layer of a stack */
+};
+
+/* The layers of T5's encoder or decoder while they run, and what all of them share. The layers are
+ * functions of the tensors here, and refer to them. */
+struct plain_stack {
+	int is_decoder;
+	int64_t tokens;
+	tensor bias;    /* of relative positions, for the scores of each layer */
+	tensor mask;    /* of eager attention */
+	tensor encoded; /* the encoder's result */
+	tensor cross;   /* the bias of the attention to it */
 };
 
 struct plain {
@@ -29,6 +42,10 @@ struct plain {
 	struct plain_layer *layers;
 	struct param *tokens, *positions, *head;
 	struct pair first, last; /* norms before and after the layers */
+	struct pair middle;      /* after the layers of an encoder */
+	struct plain_stack stacks[2];
+	struct param
+		zeros; /* a leaf, which gets a gradient: the bias of the attention to the encoder */
 	/* of an encoder: token types, and the layers after the blocks */
 	struct param *types;
 	struct pair dense, classes;
@@ -53,6 +70,7 @@ struct plain_code {
 	void (*check)(const struct hparams *s, struct inputs *in);
 	int eager;   /* there is no other attention */
 	int grouped; /* query heads may share keys and values */
+	int apart;   /* norms, heads and gates are its own: check() looks at them */
 };
 
 #endif

@@ -1,6 +1,7 @@
 #include "families/plain_modules.h"
 
 #include "families/train.h"
+#include "torch/autocast.h"
 
 struct param *plain_weight(struct machine *m, struct plain *g, int64_t out, int64_t in,
 			   enum term_id term)
@@ -98,6 +99,41 @@ tensor plain_merged(struct machine *m, const struct hparams *s, tensor x)
 	return out;
 }
 
+tensor plain_eager(struct machine *m, struct plain *g, const tensor *in, tensor bias, tensor mask,
+		   tensor *weights)
+{
+	const struct hparams *s = g->s;
+	const int64_t keys = in[1].n / (s->batch * s->heads * s->head);
+	tensor a, b, out;
+
+	m->current_term = TERM_ATTN_QKV;
+	a = plain_factor(m, s, in[0]);
+	b = plain_factor(m, s, in[1]);
+	m->current_term = TERM_ATTN_SCORES;
+	out = matmul(m, a, b, in[0].n / s->head * keys);
+	tensor_unref(m, &b);
+	tensor_unref(m, &a);
+	a = scale(m, out);
+	tensor_unref(m, &out);
+	if (bias.storage)
+		tensor_assign(m, &a, add(m, a, bias));
+	if (mask.storage)
+		tensor_assign(m, &a, add(m, a, mask));
+	m->current_term = TERM_ATTN_SOFTMAX;
+	tensor_assign(m, &a, softmax(m, a, m->autocast ? F32 : a.type));
+	tensor_assign(m, &a, dropout(m, a, s->attention_dropout));
+	*weights = tensor_ref(a);
+	tensor_assign(m, &a, autocasted(m, a));
+	m->current_term = TERM_ATTN_QKV;
+	b = plain_factor(m, s, in[2]);
+	m->current_term = TERM_ATTN_CONTEXT;
+	out = matmul(m, a, b, in[0].n);
+	tensor_unref(m, &b);
+	tensor_unref(m, &a);
+	tensor_assign(m, &out, plain_merged(m, s, out));
+	return out;
+}
+
 tensor plain_turned(struct machine *m, struct plain *g, tensor x)
 {
 	tensor a, b, first, second;
@@ -129,7 +165,11 @@ void plain_batch(struct machine *m, const struct hparams *s, struct loop *loop)
 	/* both are made before the batch before is dropped */
 	tensor_ref(old);
 	text_batch(m, s, loop);
-	if (plain_classes(s))
+	if (s->encoder_layers)
+		labels = GIVEN(s->config, decoder_seq_length)
+				 ? tensor_new_as(m, TERM_INPUTS, s->batch * s->tokens, I64)
+				 : tensor_ref(loop->tokens);
+	else if (plain_classes(s))
 		labels = tensor_new_as(m, TERM_INPUTS, s->batch, I64);
 	tensor_unref(m, &old);
 	tensor_assign(m, &loop->labels, labels);

@@ -27,13 +27,18 @@ void plain_dropout_add(struct machine *m, tensor *x, tensor residual, double p);
 tensor plain_factor(struct machine *m, const struct hparams *s, tensor heads);
 /* (b * a) x s x d as b x s x (a * d), a copy; the gradient of several sequences is one too. */
 tensor plain_merged(struct machine *m, const struct hparams *s, tensor x);
+/* eager_attention_forward of queries, keys and values: softmax(q k^T * scaling + bias + mask).
+ * `bias` and `mask` may be `none`. *weights are the caller's. */
+tensor plain_eager(struct machine *m, struct plain *g, const tensor *in, tensor bias, tensor mask,
+		   tensor *weights);
 /* (x * cos) + (rotate_half(x) * sin) */
 tensor plain_turned(struct machine *m, struct plain *g, tensor x);
 /* The activation function of the feed-forward network. */
 tensor plain_activated(struct machine *m, const struct plain *g, tensor x);
 /* The classes of a classifier; 0: the model predicts tokens. */
 int64_t plain_classes(const struct hparams *s);
-/* Replaces the batch of the loop: token ids, and a label for each row of a classifier. */
+/* Replaces the batch of the loop: token ids, and a label for each row of a classifier, or for each
+ * token of a decoder. */
 void plain_batch(struct machine *m, const struct hparams *s, struct loop *loop);
 /* torch.nn.CrossEntropyLoss of the logits as they are. */
 tensor plain_loss(struct machine *m, tensor logits, tensor targets);

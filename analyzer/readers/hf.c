@@ -214,7 +214,7 @@ static const enum config_field forgotten[] = {
 	CONFIG_rotary_percent,         CONFIG_window_size,
 	CONFIG_embedding_dropout,      CONFIG_hidden_act,
 	CONFIG_type_vocab_size,        CONFIG_num_labels,
-	CONFIG_classifier_dropout,
+	CONFIG_classifier_dropout,     CONFIG_scale_decoder_outputs,
 };
 
 int hf_knows_type(const char *type)

@@ -191,6 +191,27 @@ static int read_falcon(struct reader *r, const struct doc_node *map)
 			  doc_number(map, "ffn_hidden_size", 4 * r->c->hidden_size));
 }
 
+/* T5's activation function ("gated-gelu" has that of GPT-2), its only dropout, and the factor
+ * before its output layer, which a file without it has unless it declares weights that are not
+ * tied. */
+static int read_t5(struct reader *r, const struct doc_node *map)
+{
+	const char *function = text_of(doc_find(map, "feed_forward_proj"));
+	const char *drop = text_of(doc_find(map, "dropout_rate"));
+	const int tied = flag_of(map, "tie_word_embeddings", 1);
+
+	function = !*function                        ? "relu"
+		   : !strcmp(function, "gated-gelu") ? "gelu_new"
+		   : !strncmp(function, "gated-", 6) ? function + 6
+						     : function;
+	return put(r, CONFIG_hidden_act, function) ||
+			       put(r, CONFIG_attention_dropout, *drop ? drop : "0.1") ||
+			       put(r, CONFIG_scale_decoder_outputs,
+				   flag_of(map, "scale_decoder_outputs", tied) ? "true" : "false")
+		       ? -1
+		       : 0;
+}
+
 /* BERT and its kind: what a decoder, and a feed-forward network in pieces, has otherwise. */
 static int read_encoder(struct reader *r, const struct doc_node *map)
 {
@@ -254,6 +275,8 @@ int config_read_variants(struct reader *r, const struct doc_node *map, const cha
 	if (!strcmp(type, "falcon") && read_falcon(r, map))
 		return -1;
 	if (config_is_encoder(type) && read_encoder(r, map))
+		return -1;
+	if (!strcmp(type, "t5") && read_t5(r, map))
 		return -1;
 	if (!strcmp(type, "gemma3_text") && !is_usual_pattern(map) &&
 	    reader_put_unmodelled(r, "layer_types", "another pattern than one layer of six"))

@@ -15,7 +15,8 @@
 struct checkpoint {
 	tensor (*run)(struct machine *m, void *context, tensor input);
 	void *context;
-	tensor input;
+	tensor input, others[CHECKPOINT_ARGUMENTS];
+	size_t other_count;
 	struct grad_node **saves; /* the node of each saved tensor, in order */
 	size_t count, room, seen;
 	int done, refs;
@@ -70,6 +71,8 @@ static void release(struct machine *m, struct grad_node *n)
 	if (--c->refs)
 		return;
 	tensor_unref(m, &c->input);
+	for (size_t i = 0; i < c->other_count; i++)
+		tensor_unref(m, &c->others[i]);
 	free(c->saves);
 	free(c);
 	if (!--m->checkpoints && m->unreferenced)
@@ -88,6 +91,17 @@ static void pack(struct machine *m, struct grad_node *n, tensor t)
 	c->refs += !n->saved_hooks;
 	n->saved_hooks = &hooks;
 	n->packed = c;
+}
+
+void checkpoint_refers(struct machine *m, tensor t)
+{
+	struct checkpoint *c = m->checkpoint;
+
+	if (!c || m->replaying || !t.storage)
+		return;
+	if (c->other_count == CHECKPOINT_ARGUMENTS)
+		BUG("a checkpointed region has too many arguments");
+	c->others[c->other_count++] = tensor_ref(t);
 }
 
 tensor checkpointed(struct machine *m, tensor (*run)(struct machine *, void *, tensor),

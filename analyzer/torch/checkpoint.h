@@ -5,8 +5,13 @@
 #include "torch/machine.h"
 
 /* ---- torch.utils.checkpoint(use_reentrant=False) ---- */
+/* The most other arguments of a region. */
+#define CHECKPOINT_ARGUMENTS 4
 tensor checkpointed(struct machine *m, tensor (*run)(struct machine *, void *, tensor),
 		    void *context, tensor input);
+/* `t` (`none`: nothing) is another argument of the region that runs, which refers to it until its
+ * backward pass is done. Without a region, or in its second run, this does nothing. */
+void checkpoint_refers(struct machine *m, tensor t);
 
 /* ---- use_reentrant=True, and Megatron's CheckpointFunction: a second graph within the backward
  * pass ---- */

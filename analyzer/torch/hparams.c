@@ -92,11 +92,26 @@ static void read_hybrid(struct hparams *s, struct inputs *in)
 	s->mamba.groups = (int64_t)input_or(in, CONFIG_mamba_num_groups, 8, MAX_HEADS);
 }
 
-/* Megatron-core's other models. An encoder-decoder's seq_length is the encoder's. */
+/* An encoder-decoder's seq_length is the encoder's. */
+static void read_encoder(struct hparams *s, struct inputs *in)
+{
+	s->encoder_layers = (int64_t)input_required(in, CONFIG_encoder_num_layers, MAX_LAYERS);
+	s->encoder_tokens = s->tokens;
+	if (s->framework == MEGATRON) {
+		s->tokens = (int64_t)input_required(in, CONFIG_decoder_seq_length, MAX_TOKENS);
+	} else {
+		s->tokens = (int64_t)input_or(in, CONFIG_decoder_seq_length, s->tokens, MAX_TOKENS);
+		s->layers += s->encoder_layers;
+	}
+}
+
+/* Models that have a type, and no family of their own. */
 static void read_model_type(struct hparams *s, struct inputs *in)
 {
 	const char *type = VALUE_OR(in->c, model_type, "gpt");
 
+	if (!strcmp(type, "t5"))
+		read_encoder(s, in);
 	if (s->framework != MEGATRON)
 		return;
 	s->is_bert = config_is_encoder(type);
@@ -104,11 +119,6 @@ static void read_model_type(struct hparams *s, struct inputs *in)
 	s->hybrid = !strcmp(type, "hybrid");
 	if (s->hybrid)
 		read_hybrid(s, in);
-	if (strcmp(type, "t5") != 0)
-		return;
-	s->encoder_layers = (int64_t)input_required(in, CONFIG_encoder_num_layers, MAX_LAYERS);
-	s->encoder_tokens = s->tokens;
-	s->tokens = (int64_t)input_required(in, CONFIG_decoder_seq_length, MAX_TOKENS);
 }
 
 /* Megatron-core's own attention has one implementation; Transformer Engine chooses one unless

@@ -52,10 +52,11 @@ struct hparams {
 	enum family family;
 	enum wrapper_kind wrapper;
 	int64_t layers, hidden, heads, groups, head, ffn, vocab, tokens, positions;
-	int64_t encoder_layers, encoder_tokens; /* of Megatron-core's T5, whose decoder has `layers`
-						   and `tokens`; 0: no encoder */
-	int hybrid;                             /* Megatron-core's hybrid model */
-	const char *pattern;                    /* hybrid_layer_pattern; NULL: none */
+	/* T5's; 0: no encoder. `tokens` are the decoder's, and so are Megatron-core's `layers`;
+	 * transformers' are those of both. */
+	int64_t encoder_layers, encoder_tokens;
+	int hybrid;          /* Megatron-core's hybrid model */
+	const char *pattern; /* hybrid_layer_pattern; NULL: none */
 	struct {
 		int64_t heads, head, state, groups;
 	} mamba;

@@ -358,6 +358,26 @@ tensor masked_fill(struct machine *m, tensor x, int64_t n_mask)
 	return out;
 }
 
+/* The number is a tensor of one element. */
+static void where_backward(struct machine *m, struct grad_node *n)
+{
+	tensor zero = tensor_new(m, 1, n->in[0].type);
+
+	n->out[0] = tensor_new(m, n->in[0].n, n->in[0].type);
+	tensor_unref(m, &zero);
+}
+
+tensor where(struct machine *m, tensor mask, tensor x)
+{
+	struct grad_node *n = grad_node_new(m, where_backward, &x, 1);
+	tensor number = tensor_new(m, 1, x.type), out;
+
+	save_for_backward(m, n, mask);
+	out = with_grad_fn(tensor_new(m, x.n, x.type), n, 0);
+	tensor_unref(m, &number);
+	return out;
+}
+
 tensor masked_in_place(struct machine *m, tensor x, tensor mask)
 {
 	struct grad_node *n = grad_node_new(m, like_backward, &x, 1);

@@ -35,6 +35,8 @@ tensor embedding(struct machine *m, tensor tokens, struct param *weight, int64_t
 /* The same for `rows` tokens, as which the tensor of tokens is expanded. */
 tensor embedding_of(struct machine *m, tensor tokens, int64_t rows, struct param *weight,
 		    int64_t width);
+/* The same, if the result is used with its dimensions in another order: its gradient is copied. */
+tensor embedding_permuted(struct machine *m, tensor tokens, struct param *weight, int64_t width);
 /* Elementwise. The result has the wider type and the larger size. */
 tensor add(struct machine *m, tensor a, tensor b);
 /* a += b of tensors alike */
@@ -87,6 +89,8 @@ tensor sigmoid(struct machine *m, tensor x);
 tensor capped(struct machine *m, tensor x);
 tensor softmax(struct machine *m, tensor x, enum dtype type);
 tensor dropout(struct machine *m, tensor x, double p);
+/* torch.where(mask, x, number) */
+tensor where(struct machine *m, tensor mask, tensor x);
 /* masked_fill(mask == 0) with a mask of `n_mask` elements. */
 tensor masked_fill(struct machine *m, tensor x, int64_t n_mask);
 /* Splits x into views of `sizes` elements, which the caller owns; the gradient is one tensor. */
@@ -102,6 +106,10 @@ tensor flash_attention(struct machine *m, tensor q, tensor k, tensor v,
 		       const struct flash_shape *shape);
 /* The same with an explicit mask. */
 tensor masked_attention(struct machine *m, tensor q, tensor k, tensor v,
+			const struct flash_shape *shape);
+/* The same with an additive mask, the same for all sequences, that may need a gradient: a number
+ * for each head, query and key. */
+tensor biased_attention(struct machine *m, tensor q, tensor k, tensor v, tensor bias,
 			const struct flash_shape *shape);
 
 #endif

@@ -1,5 +1,7 @@
 /* Scaled dot product attention: the fused kernels, and PyTorch's choice between them. In backward
- * functions `sizes` are the elements of q, k, v and of the kernel's workspace. */
+ * functions `sizes` are the elements of q, k, v and of the kernel's workspace, and sizes[5] those
+ * of the mask's gradient. */
+#include "torch/autocast.h"
 #include "torch/ops.h"
 
 #include "util/util.h"
@@ -9,6 +11,16 @@
 enum { CUDNN_SINCE = 211, CUDNN_WITHOUT_DROPOUT_SINCE = 215 };
 
 enum kernel { CUDNN, FLASH_KERNEL, EFFICIENT };
+
+/* The memory-efficient kernel reads rows of a mask whose elements are a multiple of the first
+ * number (preprocess_mask), and writes its gradient in rows of a multiple of the second. */
+enum { MASK_ALIGNED = 8, MASK_GRADIENT_ALIGNED = 16 };
+
+/* If each head has its own. */
+static int64_t keys_of(tensor k, const struct flash_shape *s)
+{
+	return k.n / (s->batch * s->heads * s->width);
+}
 
 static enum kernel choose(const struct machine *m, enum dtype type, const struct flash_shape *s,
 			  int masked)
@@ -65,24 +77,27 @@ static void flash_backward(struct machine *m, struct grad_node *n)
  * and the workspace. */
 static void efficient_backward(struct machine *m, struct grad_node *n)
 {
-	tensor each[2] = { { .storage = NULL }, { .storage = NULL } }, delta;
+	tensor each[2] = { { .storage = NULL }, { .storage = NULL } }, delta, space;
 
 	make_gradients(m, n);
+	if (n->edge[3])
+		n->out[3] = tensor_new(m, n->sizes[5], n->in[0].type);
 	make_each(m, n, each);
 	if (n->in[0].type == F32) {
 		tensor product = tensor_new(m, n->sizes[0], F32),
 		       sum = tensor_new(m, n->sizes[3], F32);
 
-		tensor_unref(m, &product);
 		delta = tensor_new(m, n->sizes[3], F32);
 		tensor_unref(m, &sum);
+		tensor_unref(m, &product);
 	} else {
 		delta = tensor_new(m, n->sizes[3], F32);
 	}
-	scratch(m, n->sizes[4] * dtype_width(F32));
+	space = tensor_new(m, n->sizes[4], F32);
+	tensor_unref(m, &delta);
+	tensor_unref(m, &space);
 	for (int i = 0; i < 2; i++)
 		tensor_unref(m, &each[i]);
-	tensor_unref(m, &delta);
 }
 
 static void (*const backward_of[])(struct machine *m, struct grad_node *n) = {
@@ -115,12 +130,11 @@ static void note_space(struct grad_node *n, enum kernel kernel, const struct fla
 
 /* ---- forward ---- */
 
-/* The mask in the queries' type. For the memory-efficient kernel its rows are padded to a multiple
- * of 16 elements (preprocess_mask). */
+/* The mask in the queries' type. For the memory-efficient kernel its rows are padded. */
 static tensor mask_bias(struct machine *m, enum dtype type, const struct flash_shape *s,
 			enum kernel kernel)
 {
-	const int64_t rows = s->batch * s->queries, padded = round_up(s->queries, 16);
+	const int64_t rows = s->batch * s->queries, padded = round_up(s->queries, MASK_ALIGNED);
 	tensor bias = tensor_new_as(m, TERM_ATTN_SOFTMAX, rows * s->queries, type);
 
 	if (kernel == EFFICIENT && padded != s->queries)
@@ -138,18 +152,21 @@ static tensor random_state(struct machine *m, const struct flash_shape *s, enum 
 	return tensor_new_as(m, TERM_ATTN_FLASH, s->dropout > 0 && !i ? 2 : 1, I64);
 }
 
-/* `bias` is taken. */
+/* in: q, k, v, and a mask that needs a gradient, or none. `bias`, the mask, is taken. */
 static tensor attend(struct machine *m, const tensor *in, const struct flash_shape *s,
 		     enum kernel kernel, tensor bias)
 {
-	struct grad_node *n = grad_node_new(m, backward_of[kernel], in, 3);
+	struct grad_node *n = grad_node_new(m, backward_of[kernel], in, 4);
 	const int64_t heads = s->batch * s->heads;
 	tensor out, lse, seed[2];
 
 	for (int i = 0; n && i < 3; i++)
 		n->sizes[i] = in[i].n;
-	if (n)
+	if (n) {
 		note_space(n, kernel, s);
+		n->sizes[5] =
+			heads * s->queries * round_up(keys_of(in[1], s), MASK_GRADIENT_ALIGNED);
+	}
 	save_for_backward(m, n, bias);
 	save_for_backward(m, n, in[1]); /* in the order of PyTorch's names: key, query, value */
 	save_for_backward(m, n, in[0]);
@@ -174,7 +191,7 @@ static tensor attend(struct machine *m, const tensor *in, const struct flash_sha
 tensor flash_attention(struct machine *m, tensor q, tensor k, tensor v,
 		       const struct flash_shape *shape)
 {
-	const tensor in[3] = { q, k, v };
+	const tensor in[4] = { q, k, v };
 
 	return attend(m, in, shape, choose(m, q.type, shape, 0), (tensor){ .storage = NULL });
 }
@@ -182,8 +199,38 @@ tensor flash_attention(struct machine *m, tensor q, tensor k, tensor v,
 tensor masked_attention(struct machine *m, tensor q, tensor k, tensor v,
 			const struct flash_shape *shape)
 {
-	const tensor in[3] = { q, k, v };
+	const tensor in[4] = { q, k, v };
 	const enum kernel kernel = choose(m, q.type, shape, 1);
 
 	return attend(m, in, shape, kernel, mask_bias(m, q.type, shape, kernel));
+}
+
+/* The mask, padded for the memory-efficient kernel, and expanded to the batch. */
+static tensor expanded_bias(struct machine *m, tensor bias, int64_t keys,
+			    const struct flash_shape *s, enum kernel kernel)
+{
+	const int64_t padded = round_up(keys, MASK_ALIGNED);
+	tensor out = tensor_ref(bias);
+
+	if (kernel == EFFICIENT && padded != keys) {
+		tensor_assign(m, &out, repeat(m, out, bias.n / keys * padded));
+		tensor_assign(m, &out, slice(m, out, bias.n));
+	}
+	if (s->batch > 1)
+		tensor_assign(m, &out, slice(m, out, s->batch * bias.n));
+	return out;
+}
+
+tensor biased_attention(struct machine *m, tensor q, tensor k, tensor v, tensor bias,
+			const struct flash_shape *shape)
+{
+	/* the other kernels compute no gradient of the mask */
+	const enum kernel kernel = bias.grad_fn ? EFFICIENT : choose(m, q.type, shape, 1);
+	tensor cast = autocasted(m, bias), out;
+	const tensor mask = expanded_bias(m, cast, keys_of(k, shape), shape, kernel),
+		     in[4] = { q, k, v, mask };
+
+	out = attend(m, in, shape, kernel, mask);
+	tensor_unref(m, &cast);
+	return out;
 }

@@ -27,12 +27,15 @@ static void sum_by_token(struct machine *m, struct grad_node *n)
 	tensor_unref(m, &sorted);
 }
 
-/* Expanded indices are copied, here and in the forward pass. */
+/* Expanded indices are copied, here and in the forward pass; and a gradient in another order. */
 static void embedding_backward(struct machine *m, struct grad_node *n)
 {
-	tensor copy = n->sizes[3] ? tensor_new(m, n->sizes[1], I64) : none;
+	tensor copy = n->sizes[3] ? tensor_new(m, n->sizes[1], I64) : none, ordered = none;
 
+	if (n->sizes[4])
+		ordered = tensor_new(m, n->in[0].n, n->in[0].type);
 	sum_by_token(m, n);
+	tensor_unref(m, &ordered);
 	tensor_unref(m, &copy);
 }
 
@@ -61,6 +64,15 @@ tensor embedding_of(struct machine *m, tensor tokens, int64_t rows, struct param
 tensor embedding(struct machine *m, tensor tokens, struct param *weight, int64_t width)
 {
 	return embedding_of(m, tokens, tokens.n, weight, width);
+}
+
+tensor embedding_permuted(struct machine *m, tensor tokens, struct param *weight, int64_t width)
+{
+	tensor out = embedding(m, tokens, weight, width);
+
+	if (out.grad_fn)
+		out.grad_fn->sizes[4] = 1;
+	return out;
 }
 
 /* ---- loss ---- */

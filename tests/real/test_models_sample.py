@@ -23,7 +23,7 @@ class Sample(Case):
                 self.assertEqual(row["formula"], row["parameters"], kind)
             if row["has_formula"]:
                 self.assertLess(abs(row["estimated"] / row["peak_bytes"] - 1), 0.001, kind)
-        self.assertEqual({kind for kind, row in rows.items() if row["has_formula"]}, {"bert", "gemma3_text", "gpt2", "llama", "qwen3"})
+        self.assertEqual({kind for kind, row in rows.items() if row["has_formula"]}, {"bert", "gemma3_text", "gpt2", "llama", "qwen3", "t5"})
 
     def test_summary(self):
         """The table of docs/accuracy.md is that of the rows of docs/models.md."""

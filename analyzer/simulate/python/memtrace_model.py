@@ -222,12 +222,15 @@ def other_inputs(name, config, rows, tokens):
     return None
 
 
-def labels_of(model, config, batch, rows, tokens):
+def labels_of(model, config, batch, rows, job):
     """Labels of the kind that the model's loss takes; None: it has no loss of its own that is known here."""
     import torch
     name = type(model).__name__
     if "labels" not in arguments(model):
         return None
+    if "decoder_seq_length" in job and getattr(config, "is_encoder_decoder", False):
+        return text(config, rows, job["decoder_seq_length"])
+    tokens = tokens_of(job)
     if "input_ids" in batch and ("LM" in name or "ConditionalGeneration" in name or "Pretrain" in name or "PreTraining" in name):
         return batch["input_ids"]
     if name.endswith("ForConditionalGeneration"):
@@ -244,8 +247,12 @@ def arguments(model):
     return inspect.signature(model.forward).parameters
 
 
+def tokens_of(job):
+    return job.get("seq_length", 512)
+
+
 def batch_of(model, config, job):
-    rows, tokens = rows_of(job), job.get("seq_length", 512)
+    rows, tokens = rows_of(job), tokens_of(job)
     accepted = arguments(model)
     needed = [name for name, p in accepted.items() if p.default is p.empty and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
     main = model.main_input_name
@@ -260,7 +267,7 @@ def batch_of(model, config, job):
             if name in accepted:
                 batch[name] = other_inputs(name, config, rows, tokens)
         batch["return_loss"] = True
-    labels = labels_of(model, config, batch, rows, tokens)
+    labels = labels_of(model, config, batch, rows, job)
     if labels is not None:
         batch["labels"] = labels
     elif getattr(config, "is_encoder_decoder", False) and "decoder_input_ids" in accepted:
