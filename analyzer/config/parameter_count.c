@@ -266,6 +266,27 @@ static void decoder_only(struct count *n, int64_t vocabulary, int64_t ffn)
 		linear(n, 1, n->h, vocabulary, 0);
 }
 
+static int has_images(const struct config *c)
+{
+	return config_has(c, CONFIG_image_size) && config_has(c, CONFIG_patch_size) &&
+	       config_has(c, CONFIG_num_channels);
+}
+
+/* ViT: a convolution over patches, the class's token, and the classes. */
+static void images(struct count *n, int64_t ffn)
+{
+	const struct config *c = n->c;
+	const int64_t side = c->image_size / c->patch_size, labels = OR_ELSE(c, num_labels, 0);
+
+	linear(n, 1, c->num_channels * c->patch_size * c->patch_size, n->h, 1);
+	module(n, 1, n->h + (__int128)(side * side + 1) * n->h);
+	attention(n, c->num_layers);
+	feed_forward(n, c->num_layers, ffn);
+	norm(n, 2 * (__int128)c->num_layers + 1, n->h);
+	if (labels)
+		linear(n, 1, n->h, labels, 1);
+}
+
 static int count_given(const struct config *c, int64_t *total, int64_t *largest, struct err *e)
 {
 	static const enum config_field needed[] = { CONFIG_num_layers, CONFIG_hidden_size,
@@ -278,13 +299,15 @@ static int count_given(const struct config *c, int64_t *total, int64_t *largest,
 		if (!config_has(c, needed[i]))
 			return err_set(e, "parameters cannot be counted: no %s",
 				       config_name(needed[i]));
-	if (!vocabulary)
+	if (!vocabulary && !has_images(c))
 		return err_set(e, "parameters cannot be counted: no vocab_size");
 	for (size_t i = 0; c->model_type && i < ARRAY_SIZE(shapes); i++)
 		if (!strcmp(shapes[i].model_type, c->model_type))
 			n.fused = shapes[i].fused;
 	ffn = OR_ELSE(c, ffn_hidden_size, 4 * c->hidden_size);
-	if (config_has(c, CONFIG_encoder_num_layers))
+	if (has_images(c))
+		images(&n, ffn);
+	else if (config_has(c, CONFIG_encoder_num_layers))
 		encoder_decoder(&n, vocabulary, ffn);
 	else
 		decoder_only(&n, vocabulary, ffn);

@@ -4,6 +4,8 @@
 #include "torch/ops.h"
 #include "torch/streams.h"
 
+#include "util/util.h"
+
 void loop_loaded(struct machine *m, const struct hparams *s)
 {
 	if (s->defaults->made_on_host)
@@ -63,7 +65,9 @@ void loop_micro_batch(struct machine *m, const struct loop_model *parts, void *m
 		tensor_unref(m, &loop->beside);
 	}
 	tensor_assign(m, &loop->logits, logits);
-	tensor_assign(m, &loop->kept, loop->beside);
+	for (size_t i = 0; i < ARRAY_SIZE(loop->kept); i++)
+		tensor_unref(m, &loop->kept[i]);
+	loop->kept[0] = loop->beside;
 	loop->beside = none;
 	tensor_assign(m, &loop->loss, loss);
 	if (s->microbatches > 1)

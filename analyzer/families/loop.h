@@ -8,9 +8,9 @@
 /* Variables of the training loop. */
 struct loop {
 	tensor tokens, labels, logits, loss;
-	/* What the outputs have beside the logits, of the forward pass that has just run; and the
-	 * same if the loop keeps the outputs. */
-	tensor beside, kept;
+	/* What the outputs have beside the logits, of the forward pass that has just run; and, if
+	 * the loop keeps the outputs, the same and a leaf of their graph with its gradient. */
+	tensor beside, kept[3];
 };
 
 struct loop_model {

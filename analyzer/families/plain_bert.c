@@ -69,31 +69,6 @@ static tensor embedded(struct machine *m, struct plain *g)
 
 /* ---- a layer ---- */
 
-/* BertSelfAttention.forward */
-static tensor self_attention(struct machine *m, struct plain_layer *l, tensor x, tensor *weights)
-{
-	struct plain *g = l->model;
-	const struct hparams *s = g->s;
-	const struct flash_shape flash = { s->batch, s->heads, s->tokens, s->head,
-					   s->attention_dropout };
-	tensor part[3], out;
-
-	m->current_term = TERM_ATTN_QKV;
-	for (int i = 0; i < 3; i++) {
-		part[i] = linear(m, x, l->parts[i].weight, l->parts[i].bias);
-		/* The gradient of a kernel has the layout of the projection. That of the keys of a
-		 * single sequence is transposed, and so a view. */
-		if (s->attention == EAGER && (i != 1 || s->batch > 1))
-			tensor_assign(m, &part[i], copied_back(m, part[i]));
-	}
-	m->current_term = TERM_ATTN_CONTEXT;
-	out = s->attention == EAGER ? plain_eager(m, g, part, none, none, weights)
-				    : flash_attention(m, part[0], part[1], part[2], &flash);
-	for (int i = 0; i < 3; i++)
-		tensor_unref(m, &part[i]);
-	return out;
-}
-
 /* The end of BertSelfOutput and BertOutput: norm(dropout(x) + input). x is taken. */
 static tensor joined(struct machine *m, struct plain *g, const struct pair *norm, tensor x,
 		     tensor input)
@@ -130,7 +105,7 @@ static tensor block(struct machine *m, void *context, tensor input)
 	struct plain_layer *l = context;
 	tensor part, x, out, weights = none;
 
-	part = self_attention(m, l, input, &weights);
+	part = plain_attention(m, l, input, NULL, &weights); /* BertSelfAttention.forward */
 	m->current_term = TERM_ATTN_OUT;
 	x = linear(m, part, l->out.weight, l->out.bias);
 	m->current_term = TERM_ATTN_NORM;
@@ -258,5 +233,5 @@ static void check(const struct hparams *s, struct inputs *in)
 			     "at most as many as the model has positions for");
 }
 
-const struct plain_code plain_bert = { make, forward, NULL, check, 0, 0, 0 };
-const struct plain_code plain_roberta = { make, forward, NULL, check, 0, 0, 0 };
+const struct plain_code plain_bert = { make, forward, NULL, check, 0, 0, 0, 0 };
+const struct plain_code plain_roberta = { make, forward, NULL, check, 0, 0, 0, 0 };

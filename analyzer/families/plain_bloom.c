@@ -143,4 +143,4 @@ static void check(const struct hparams *s, struct inputs *in)
 		input_reject(in, CONFIG_position_embedding_type, "none with BLOOM");
 }
 
-const struct plain_code plain_bloom = { make, forward, plain_release, check, 1, 0, 0 };
+const struct plain_code plain_bloom = { make, forward, plain_release, check, 1, 0, 0, 0 };

@@ -233,4 +233,4 @@ static void check(const struct hparams *s, struct inputs *in)
 		input_reject(in, CONFIG_norms_per_layer, "1 or 2 with Falcon");
 }
 
-const struct plain_code plain_falcon = { make, forward, plain_release, check, 0, 1, 0 };
+const struct plain_code plain_falcon = { make, forward, plain_release, check, 0, 1, 0, 0 };

@@ -170,4 +170,4 @@ static void check(const struct hparams *s, struct inputs *in)
 		input_reject(in, CONFIG_position_embedding_type, "learned_absolute with GPT-2");
 }
 
-const struct plain_code plain_gpt = { make, forward, plain_release, check, 0, 0, 0 };
+const struct plain_code plain_gpt = { make, forward, plain_release, check, 0, 0, 0, 0 };

@@ -41,6 +41,7 @@ struct plain {
 	double embedding_dropout;
 	struct plain_layer *layers;
 	struct param *tokens, *positions, *head;
+	struct pair patches;     /* the convolution over an image */
 	struct pair first, last; /* norms before and after the layers */
 	struct pair middle;      /* after the layers of an encoder */
 	struct plain_stack stacks[2];
@@ -70,6 +71,7 @@ struct plain_code {
 	void (*check)(const struct hparams *s, struct inputs *in);
 	int eager;   /* there is no other attention */
 	int grouped; /* query heads may share keys and values */
+	int precise; /* eager attention's softmax is in fp32, and converted */
 	int apart;   /* norms, heads and gates are its own: check() looks at them */
 };
 

@@ -120,7 +120,10 @@ tensor plain_eager(struct machine *m, struct plain *g, const tensor *in, tensor 
 	if (mask.storage)
 		tensor_assign(m, &a, add(m, a, mask));
 	m->current_term = TERM_ATTN_SOFTMAX;
-	tensor_assign(m, &a, softmax(m, a, m->autocast ? F32 : a.type));
+	b = softmax(m, a, m->autocast || g->code->precise ? F32 : a.type);
+	out = g->code->precise ? to(m, b, in[0].type) : tensor_ref(b);
+	tensor_unref(m, &b);
+	tensor_assign(m, &a, out);
 	tensor_assign(m, &a, dropout(m, a, s->attention_dropout));
 	*weights = tensor_ref(a);
 	tensor_assign(m, &a, autocasted(m, a));
@@ -131,6 +134,35 @@ tensor plain_eager(struct machine *m, struct plain *g, const tensor *in, tensor 
 	tensor_unref(m, &b);
 	tensor_unref(m, &a);
 	tensor_assign(m, &out, plain_merged(m, s, out));
+	return out;
+}
+
+tensor plain_attention(struct machine *m, struct plain_layer *l, tensor x, const struct pair *last,
+		       tensor *weights)
+{
+	struct plain *g = l->model;
+	const struct hparams *s = g->s;
+	const struct flash_shape flash = { s->batch, s->heads, s->tokens, s->head,
+					   s->attention_dropout };
+	tensor part[3], out;
+
+	m->current_term = TERM_ATTN_QKV;
+	for (int i = 0; i < 3; i++) {
+		part[i] = linear(m, x, l->parts[i].weight, l->parts[i].bias);
+		/* The gradient of a kernel has the layout of the projection. That of the keys of a
+		 * single sequence is transposed, and so a view. */
+		if (s->attention == EAGER && (i != 1 || s->batch > 1))
+			tensor_assign(m, &part[i], copied_back(m, part[i]));
+	}
+	m->current_term = TERM_ATTN_CONTEXT;
+	out = s->attention == EAGER ? plain_eager(m, g, part, none, none, weights)
+				    : flash_attention(m, part[0], part[1], part[2], &flash);
+	if (last) {
+		m->current_term = TERM_ATTN_OUT;
+		tensor_assign(m, &out, linear(m, out, last->weight, last->bias));
+	}
+	for (int i = 0; i < 3; i++)
+		tensor_unref(m, &part[i]);
 	return out;
 }
 
@@ -158,13 +190,22 @@ int64_t plain_classes(const struct hparams *s)
 	return VALUE_OR(s->config, num_labels, 0);
 }
 
+static tensor images_of(struct machine *m, const struct hparams *s)
+{
+	return tensor_new_as(m, TERM_INPUTS,
+			     s->batch * s->image.channels * s->image.side * s->image.side, F32);
+}
+
 void plain_batch(struct machine *m, const struct hparams *s, struct loop *loop)
 {
 	tensor old = loop->tokens, labels = none;
 
 	/* both are made before the batch before is dropped */
 	tensor_ref(old);
-	text_batch(m, s, loop);
+	if (s->image.patch)
+		tensor_assign(m, &loop->tokens, images_of(m, s));
+	else
+		text_batch(m, s, loop);
 	if (s->encoder_layers)
 		labels = GIVEN(s->config, decoder_seq_length)
 				 ? tensor_new_as(m, TERM_INPUTS, s->batch * s->tokens, I64)

@@ -31,14 +31,18 @@ tensor plain_merged(struct machine *m, const struct hparams *s, tensor x);
  * `bias` and `mask` may be `none`. *weights are the caller's. */
 tensor plain_eager(struct machine *m, struct plain *g, const tensor *in, tensor bias, tensor mask,
 		   tensor *weights);
+/* Attention of x to itself, with a projection each for queries, keys and values; `last`: its output
+ * layer, or NULL. *weights are the caller's. */
+tensor plain_attention(struct machine *m, struct plain_layer *l, tensor x, const struct pair *last,
+		       tensor *weights);
 /* (x * cos) + (rotate_half(x) * sin) */
 tensor plain_turned(struct machine *m, struct plain *g, tensor x);
 /* The activation function of the feed-forward network. */
 tensor plain_activated(struct machine *m, const struct plain *g, tensor x);
 /* The classes of a classifier; 0: the model predicts tokens. */
 int64_t plain_classes(const struct hparams *s);
-/* Replaces the batch of the loop: token ids, and a label for each row of a classifier, or for each
- * token of a decoder. */
+/* Replaces the batch of the loop: token ids or images, and a label for each row of a classifier, or
+ * for each token of a decoder. */
 void plain_batch(struct machine *m, const struct hparams *s, struct loop *loop);
 /* torch.nn.CrossEntropyLoss of the logits as they are. */
 tensor plain_loss(struct machine *m, tensor logits, tensor targets);

@@ -191,4 +191,4 @@ static void check(const struct hparams *s, struct inputs *in)
 		input_reject(in, CONFIG_position_embedding_type, "rope with GPT-NeoX");
 }
 
-const struct plain_code plain_neox = { make, forward, plain_release, check, 0, 0, 0 };
+const struct plain_code plain_neox = { make, forward, plain_release, check, 0, 0, 0, 0 };

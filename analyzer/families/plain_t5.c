@@ -232,6 +232,11 @@ static void release(struct machine *m, void *model)
 
 	if (m->unreferenced)
 		return;
+	if (g->s->keep_logits) { /* the logits refer to the graph */
+		g->loop.kept[1] = g->zeros.value;
+		g->loop.kept[2] = g->zeros.grad;
+		g->zeros.value = g->zeros.grad = none;
+	}
 	tensor_unref(m, &g->zeros.value);
 	tensor_unref(m, &g->zeros.grad);
 }
@@ -312,4 +317,4 @@ static void check(const struct hparams *s, struct inputs *in)
 			     "no fp16 weights: T5's clamps are not modelled yet");
 }
 
-const struct plain_code plain_t5 = { make, forward, release, check, 0, 0, 1 };
+const struct plain_code plain_t5 = { make, forward, release, check, 0, 0, 0, 1 };

@@ -173,6 +173,15 @@ static const struct {
 	{ "bert", CONFIG_attention_dropout, "0.1" },
 	{ "bert", CONFIG_hidden_dropout, "0.1" },
 	{ "bert", CONFIG_hidden_act, "gelu" },
+	{ "vit", CONFIG_normalization, "LayerNorm" },
+	{ "vit", CONFIG_swiglu, "false" },
+	{ "vit", CONFIG_add_qkv_bias, "true" },
+	{ "vit", CONFIG_attention_output_bias, "true" },
+	{ "vit", CONFIG_mlp_bias, "true" },
+	{ "vit", CONFIG_position_embedding_type, "learned_absolute" },
+	{ "vit", CONFIG_untie_embeddings_and_output_weights, "false" },
+	{ "vit", CONFIG_attention_dropout, "0" },
+	{ "vit", CONFIG_hidden_dropout, "0" },
 	{ "mixtral", CONFIG_num_query_groups, "8" },
 	{ "mixtral", CONFIG_num_experts, "8" },
 	{ "mixtral", CONFIG_moe_router_topk, "2" },
@@ -197,24 +206,39 @@ static const struct {
 };
 
 static const char *const types[] = {
-	"llama",     "mistral",     "qwen2", "qwen3",       "gemma", "gemma2",  "gemma3_text",
-	"gpt2",      "gpt_neox",    "phi3",  "olmo",        "olmo2", "mixtral", "qwen2_moe",
-	"qwen3_moe", "deepseek_v3", "t5",    "llama4_text", "bloom", "falcon",  NULL,
+	"llama",       "mistral",   "qwen2",     "qwen3",       "gemma", "gemma2",
+	"gemma3_text", "gpt2",      "gpt_neox",  "phi3",        "olmo",  "olmo2",
+	"mixtral",     "qwen2_moe", "qwen3_moe", "deepseek_v3", "t5",    "llama4_text",
+	"bloom",       "falcon",    "vit",       NULL,
 };
 
 /* Fields that an earlier file may have set and this architecture need not have. */
 static const enum config_field forgotten[] = {
-	CONFIG_num_query_groups,       CONFIG_kv_channels,
-	CONFIG_ffn_hidden_size,        CONFIG_num_experts,
-	CONFIG_moe_router_topk,        CONFIG_moe_ffn_hidden_size,
-	CONFIG_moe_layer_freq,         CONFIG_moe_shared_expert_intermediate_size,
-	CONFIG_moe_shared_expert_gate, CONFIG_q_lora_rank,
-	CONFIG_kv_lora_rank,           CONFIG_encoder_num_layers,
-	CONFIG_num_parameters,         CONFIG_padded_vocab_size,
-	CONFIG_rotary_percent,         CONFIG_window_size,
-	CONFIG_embedding_dropout,      CONFIG_hidden_act,
-	CONFIG_type_vocab_size,        CONFIG_num_labels,
-	CONFIG_classifier_dropout,     CONFIG_scale_decoder_outputs,
+	CONFIG_num_query_groups,
+	CONFIG_kv_channels,
+	CONFIG_ffn_hidden_size,
+	CONFIG_num_experts,
+	CONFIG_moe_router_topk,
+	CONFIG_moe_ffn_hidden_size,
+	CONFIG_moe_layer_freq,
+	CONFIG_moe_shared_expert_intermediate_size,
+	CONFIG_moe_shared_expert_gate,
+	CONFIG_q_lora_rank,
+	CONFIG_kv_lora_rank,
+	CONFIG_encoder_num_layers,
+	CONFIG_num_parameters,
+	CONFIG_padded_vocab_size,
+	CONFIG_rotary_percent,
+	CONFIG_window_size,
+	CONFIG_embedding_dropout,
+	CONFIG_hidden_act,
+	CONFIG_type_vocab_size,
+	CONFIG_num_labels,
+	CONFIG_classifier_dropout,
+	CONFIG_scale_decoder_outputs,
+	CONFIG_image_size,
+	CONFIG_patch_size,
+	CONFIG_num_channels,
 };
 
 int hf_knows_type(const char *type)
@@ -333,7 +357,8 @@ static int check_needed(const struct reader *r, const char *type)
 				  : !strcmp(type, "bloom") ? needed[i].bloom
 							   : needed[i].key;
 
-		if (needed[i].field == CONFIG_ffn_hidden_size && !strcmp(type, "falcon"))
+		if ((needed[i].field == CONFIG_ffn_hidden_size && !strcmp(type, "falcon")) ||
+		    (needed[i].field == CONFIG_vocab_size && !strcmp(type, "vit")))
 			continue;
 		if (key && !config_has(r->c, needed[i].field))
 			return err_set(
@@ -370,7 +395,7 @@ static int unknown(struct reader *r, const char *key, const char *value)
 		"moe_layers n_shared_experts num_decoder_layers chunk_size_feed_forward "
 		"no_repeat_ngram_size encoder_no_repeat_ngram_size attention_chunk_size "
 		"sliding_window_size no_rope_layers no_rope_layer_interval pruned_heads "
-		"original_max_position_embeddings image_size ep_size pretraining_tp num_kv_heads "
+		"original_max_position_embeddings image_size patch_size ep_size pretraining_tp num_kv_heads "
 		"ffn_hidden_size ";
 	const char *at = strstr(silent, key);
 	char *end;

@@ -66,6 +66,8 @@ int config_read_expert_layers(struct reader *r, const struct doc_node *map, cons
 
 /* ---- other models of an architecture ---- */
 
+/* The most points of an image's side. */
+#define MOST_SIDE 30000
 #define SLIDING "sliding_attention"
 #define FULL "full_attention"
 
@@ -252,9 +254,52 @@ static int read_labels(struct reader *r, const struct doc_node *map)
 	return put(r, CONFIG_num_labels, text);
 }
 
+/* A height that is the width too. A list may have others: those are named. */
+static int64_t side_of(struct reader *r, const struct doc_node *map, const char *key,
+		       int64_t missing)
+{
+	const struct doc_node *list = doc_find(map, key), *width;
+	int64_t side = doc_number(map, key, missing);
+
+	if (list && list->kind == DOC_LIST && list->first) {
+		width = list->first->next;
+		side = strtoll(text_of(list->first), NULL, 10);
+		if ((!width || strtoll(text_of(width), NULL, 10) != side) &&
+		    reader_put_unmodelled(r, key, "not a square"))
+			return -1;
+	}
+	return side > 0 && side <= MOST_SIDE ? side : missing;
+}
+
+/* A transformer of images: each patch is a token, after that of the class. */
+static int read_vit(struct reader *r, const struct doc_node *map)
+{
+	const int64_t image = side_of(r, map, "image_size", 224);
+	const int64_t patch = side_of(r, map, "patch_size", 16);
+	const char *function = text_of(doc_find(map, "hidden_act"));
+	int64_t side, tokens;
+
+	if (image < 0 || patch < 0)
+		return -1;
+	side = image / patch;
+	tokens = side * side + 1;
+	return put_number(r, CONFIG_image_size, image) || put_number(r, CONFIG_patch_size, patch) ||
+			       put_number(r, CONFIG_num_channels,
+					  doc_number(map, "num_channels", 3)) ||
+			       put_number(r, CONFIG_seq_length, tokens) ||
+			       put_number(r, CONFIG_max_position_embeddings, tokens) ||
+			       put(r, CONFIG_hidden_act, *function ? function : "gelu") ||
+			       read_labels(r, map)
+		       ? -1
+		       : 0;
+}
+
 /* Puts fields from inner maps, and names variants in unmodelled_options. */
 int config_read_variants(struct reader *r, const struct doc_node *map, const char *type)
 {
+	if (!strcmp(type, "vit") && read_vit(r, map))
+		return -1;
+
 	for (size_t i = 0; i < ARRAY_SIZE(variants); i++) {
 		const char *value = text_of(doc_find(map, variants[i].key));
 
@@ -300,7 +345,9 @@ int config_read_class(struct reader *r, const struct doc_node *map)
 		return 0;
 	if (encoder && ends_with(name, "ForSequenceClassification"))
 		return read_labels(r, map);
-	for (size_t i = 0; i < count; i++)
+	if (!strcmp(r->c->model_type, "vit") && ends_with(name, "ForImageClassification"))
+		return 0;
+	for (size_t i = 0; i < count && strcmp(r->c->model_type, "vit") != 0; i++)
 		if (ends_with(name, encoder ? encoders[i] : decoders[i]))
 			return 0;
 	r->key = "architectures";

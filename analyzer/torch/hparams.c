@@ -67,7 +67,7 @@ static void read_architecture(struct hparams *s, struct inputs *in)
 	s->ffn = (int64_t)input_or(in, CONFIG_ffn_hidden_size,
 				   s->gated ? 4 * s->hidden * 2 / 3 / 64 * 64 : 4 * s->hidden,
 				   MAX_FFN);
-	s->vocab = is_mlp ? 1 : (int64_t)input_vocabulary(in);
+	s->vocab = is_mlp || GIVEN(c, image_size) ? 1 : (int64_t)input_vocabulary(in);
 	s->tokens = (int64_t)input_required(in, CONFIG_seq_length, MAX_TOKENS);
 	s->positions = (int64_t)input_or(in, CONFIG_max_position_embeddings, s->tokens, MAX_TOKENS);
 	s->batch = (int64_t)input_required(in, CONFIG_micro_batch_size, MAX_BATCH);
@@ -112,6 +112,11 @@ static void read_model_type(struct hparams *s, struct inputs *in)
 
 	if (!strcmp(type, "t5"))
 		read_encoder(s, in);
+	if (GIVEN(in->c, image_size) && GIVEN(in->c, patch_size)) {
+		s->image.side = in->c->image_size;
+		s->image.patch = in->c->patch_size;
+		s->image.channels = VALUE_OR(in->c, num_channels, 3);
+	}
 	if (s->framework != MEGATRON)
 		return;
 	s->is_bert = config_is_encoder(type);

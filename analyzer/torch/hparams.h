@@ -55,6 +55,9 @@ struct hparams {
 	/* T5's; 0: no encoder. `tokens` are the decoder's, and so are Megatron-core's `layers`;
 	 * transformers' are those of both. */
 	int64_t encoder_layers, encoder_tokens;
+	struct {
+		int64_t side, patch, channels;
+	} image;             /* transformers' ViT; patch 0: the model reads no images */
 	int hybrid;          /* Megatron-core's hybrid model */
 	const char *pattern; /* hybrid_layer_pattern; NULL: none */
 	struct {

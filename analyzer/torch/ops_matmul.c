@@ -132,6 +132,39 @@ tensor conv1d(struct machine *m, tensor x, struct param *weight, struct param *b
 	return product(m, in, weight->value.n / weight->in, 1, 1);
 }
 
+/* The gradient of the result is copied, if it is not in the order of cuDNN's kernel. */
+static void conv_backward(struct machine *m, struct grad_node *n)
+{
+	tensor ordered = tensor_new(m, n->in[0].n, n->in[0].type);
+
+	if (n->edge[2])
+		n->out[2] = tensor_new(m, n->sizes[1], n->in[0].type);
+	tensor_unref(m, &ordered);
+	if (n->edge[0])
+		n->out[0] = sum_rows(m, n->sizes[2], n->in[0].n / n->sizes[2], n->in[0].type);
+}
+
+tensor conv2d(struct machine *m, tensor x, struct param *weight, struct param *bias, int64_t n)
+{
+	tensor in[3], out;
+	struct grad_node *node;
+
+	in[0] = autocast_weight(m, bias);
+	in[2] = autocast_weight(m, weight);
+	in[1] = autocasted(m, x);
+	node = grad_node_new(m, conv_backward, in, 3);
+	if (node) {
+		node->sizes[1] = weight->value.n;
+		node->sizes[2] = bias->value.n;
+	}
+	save_for_backward(m, node, in[1]);
+	save_for_backward(m, node, in[2]);
+	out = with_grad_fn(tensor_new(m, n, in[1].type), node, 0);
+	for (int i = 0; i < 3; i++)
+		tensor_unref(m, &in[i]);
+	return out;
+}
+
 tensor linear_rows(struct machine *m, tensor x, struct param *weight, struct param *bias)
 {
 	return linear_module(m, x, weight, bias, 0);

@@ -114,7 +114,8 @@ def formula(folder, kind):
     counted = (answer or {}).get("config", {}).get("num_parameters", keys.get("num_parameters"))
     if not any(e["system"] == "memtrace" for e in (answer or {}).get("estimates", [])):
         return counted, None
-    job = [word for key, value in JOB.items() for word in ("--set", "%s=%s" % (key, value))]
+    images = "patch_size" in (read(path) or {})  # their tokens are the patches
+    job = [word for key, value in JOB.items() if not (images and key == "seq_length") for word in ("--set", "%s=%s" % (key, value))]
     reduced = ask("estimate", "--json", "--how", "formula", "--system", "memtrace", "--config", os.path.join(folder, kind + ".json"), *job)
     return counted, reduced["estimates"][0]["total_bytes"]
 

@@ -191,6 +191,27 @@ static const struct given hugging_face[] = {
 		     "\"num_attention_heads\":12,\"vocab_size\":50265,\"type_vocab_size\":1,\"max_position_embeddings\":514}" },
 	  .read = { "config.json" },
 	  .expect = "num_parameters=124697433" },
+	/* google/vit-base-patch16-224 with two classes, and larger patches without biases, as
+	 * transformers counts them */
+	{ .name = "ViT",
+	  .files = { "config.json",
+		     "{\"model_type\":\"vit\",\"hidden_size\":768,\"intermediate_size\":3072,\"num_hidden_layers\":12,"
+		     "\"num_attention_heads\":12,\"image_size\":224,\"patch_size\":16}" },
+	  .read = { "config.json" },
+	  .expect = "seq_length=197 num_labels=2 num_parameters=85800194 unmodelled_options=-" },
+	{ .name = "ViT of large patches",
+	  .files = { "config.json",
+		     "{\"model_type\":\"vit\",\"hidden_size\":768,\"intermediate_size\":3072,\"num_hidden_layers\":12,"
+		     "\"num_attention_heads\":12,\"image_size\":[384,384],\"patch_size\":32,\"num_labels\":10,\"qkv_bias\":false}" },
+	  .read = { "config.json" },
+	  .expect = "seq_length=145 num_parameters=87508234 unmodelled_options=-" },
+	{ .name = "T5 1.1, as transformers 5 writes it",
+	  .files = { "config.json",
+		     "{\"model_type\":\"t5\",\"d_model\":512,\"d_ff\":1024,\"num_layers\":8,\"num_heads\":6,\"vocab_size\":32128,"
+		     "\"feed_forward_proj\":\"gated-gelu\",\"tie_word_embeddings\":true,\"scale_decoder_outputs\":false}" },
+	  .read = { "config.json" },
+	  .expect =
+		  "hidden_act=gelu_new swiglu=true scale_decoder_outputs=false attention_dropout=0.1" },
 	{ .name = "no layers",
 	  .files = { "config.json",
 		     "{\"model_type\":\"llama\",\"hidden_size\":64,\"intermediate_size\":128,\"num_attention_heads\":4,\"vocab_size\":9}" },
