@@ -267,6 +267,8 @@ static void settle(struct backward *b)
 {
 	size_t next = 0;
 
+	if (!b->finished)
+		return;
 	if (b->names_all || b->is_wanted || b->live > 0)
 		for (size_t i = 0; i < b->finished; i = next) {
 			for (next = i; next < b->finished && b->runs[next].end == b->runs[i].end;)
@@ -399,7 +401,8 @@ int backward_alloc(struct backward *b, const struct mt_record *r)
 		end_pass(b);
 	}
 	/* The block takes the place of the oldest one. */
-	if (b->finished && b->forward.count >= b->needed + FORWARD_BLOCKS)
+	if (b->finished && b->forward.count >= FORWARD_BLOCKS &&
+	    b->forward.count - FORWARD_BLOCKS >= b->needed)
 		settle(b);
 	forward_blocks_add(&b->forward, b->tables, r);
 	return b->pass_ns != 0;

@@ -88,13 +88,18 @@ void backward_release(struct backward *b);
  * backward_alloc() returns whether a backward pass is going on. */
 int backward_alloc(struct backward *b, const struct mt_record *r);
 void backward_free(struct backward *b, const struct mt_record *r, const struct mt_record *was);
+/* Can the free of a block matter? If not, backward_free() need not be called. */
+static inline int backward_notes(const struct backward *b, const struct mt_record *was)
+{
+	return b->pass_ns || was->time_ns >= b->counted_ns;
+}
 /* The device ran out of memory. */
 void backward_failed(struct backward *b);
 /* The names of the blocks that are live now are asked for. */
 void backward_want(struct backward *b);
 /* Events are missing here. */
 void backward_gap(struct backward *b);
-/* No event follows, or no later block is asked for: there must be no pass then. */
+/* No event follows; or no later block is asked for, and no pass is going on. */
 void backward_end(struct backward *b);
 
 /* Does a stack of the backward pass say nothing of the position? */

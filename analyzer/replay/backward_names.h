@@ -9,7 +9,7 @@ struct backward_names {
 	struct backward *of[MT_MAX_DEVICES];   /* NULL: no further name is asked for */
 	unsigned count;                        /* of them, not NULL */
 	int all;                               /* each block is asked for */
-	unsigned char is_last[MT_MAX_DEVICES]; /* only live blocks of the device are asked for */
+	unsigned char is_last[MT_MAX_DEVICES]; /* no later block of the device is asked for */
 };
 
 /* Makes `device.backward` of all devices ready. `all`: replay_options.name_all_blocks. */
@@ -32,12 +32,14 @@ static inline void backward_names_event(struct backward_names *n, const struct m
 
 	if (!b)
 		return;
-	if (r->kind == MT_TENSOR_FREE)
-		backward_free(b, r, was);
-	else if (r->kind == MT_TENSOR_OOM)
+	if (r->kind == MT_TENSOR_FREE) {
+		if (backward_notes(b, was))
+			backward_free(b, r, was);
+	} else if (r->kind == MT_TENSOR_OOM) {
 		backward_failed(b);
-	else if (r->kind == MT_TENSOR_ALLOC && !backward_alloc(b, r) && n->is_last[r->device])
+	} else if (r->kind == MT_TENSOR_ALLOC && !backward_alloc(b, r) && n->is_last[r->device]) {
 		backward_names_end(n, r->device);
+	}
 }
 
 #endif
