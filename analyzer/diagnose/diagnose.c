@@ -301,7 +301,9 @@ static enum tier tier_of(const struct metrics *m, enum rule rule, bytes weight)
 	/* What each step leaves are models with their gradients and states. */
 	if (rule == RULE_SECOND_MODEL && REPLICAS)
 		return TIER_WRONG;
-	if (rule == RULE_LEAK_GRAPH_RETAINED && REPLICAS && m->leak_bytes <= 5 * m->param_copies)
+	if ((rule == RULE_LEAK_GRAPH_RETAINED || rule == RULE_GRADIENTS_KEPT) &&
+	    (REPLICAS || (m->remade && when_SECOND_MODEL(m))) &&
+	    m->leak_bytes <= 5 * m->param_copies)
 		return TIER_NEEDLESS;
 	/* Logits of two calls: the earlier call explains them. */
 	if (rule == RULE_LOGITS_SPIKE && TWO_CALLS)

@@ -63,6 +63,7 @@ static void copy_duplicates(struct metrics *m, const struct duplicates *p)
 int metrics_may_be_huge(const struct device_pass *d, uint64_t tags, bytes size)
 {
 	return !metrics_is_logits(d, tags, size) && !metrics_is_score(d, tags, 0, size) &&
+	       !metrics_is_own_step(tags) &&
 	       !(tags &
 		 (TAGGED(LINEAR) | TAGGED(OPTIMIZER) | TAGGED(LOAD) | TAGGED(SAVE) | TAGGED(CLIP) |
 		  TAGGED(BUCKET) | TAGGED(FSDP_GATHER) | TAGGED(FSDP_GRADIENT) | TAGGED(ZERO) |

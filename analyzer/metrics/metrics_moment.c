@@ -64,6 +64,16 @@ static int is_copy(const struct moment_pass *s, uint32_t stack, bytes size)
 	       is_parameter_size(s, size);
 }
 
+/* Adds what an optimizer of the job's own makes. In a step that failed, what has a parameter's size
+ * may be a state. */
+static void add_own_temporary(struct moment_pass *s, uint64_t tags, bytes n)
+{
+	if (!metrics_is_own_step(tags) || is_parameter_size(s, n))
+		return;
+	add(&s->d->m->own_temporaries, n);
+	add(&s->d->m->optimizer_temporaries, n);
+}
+
 /* Does a name on the stack say that it is no training? */
 static int evaluates(const struct moment_pass *s, uint32_t stack, uint64_t tags)
 {
@@ -92,6 +102,7 @@ static void add_request(struct moment_pass *s)
 	}
 	if (tags & TAGGED(OPTIMIZER) && !(tags & TAGGED(STATE)))
 		add(&m->optimizer_temporaries, n);
+	add_own_temporary(s, tags, n);
 	if (tags & TAGGED(ZERO) && !(tags & TAGGED(ZERO_GATHER)) &&
 	    stack_hint(tables_stack_flags(s->p->tables, f->stack)) == HINT_COMMUNICATION) {
 		add(&m->zero_buckets, n);
@@ -139,6 +150,8 @@ static void add_tagged(struct moment_pass *s, const struct mt_record *r, uint64_
 	}
 	if (tags & TAGGED(OPTIMIZER) && !(tags & TAGGED(STATE)) && tag.step == (uint16_t)s->d->step)
 		add(&m->optimizer_temporaries, n);
+	if (tag.step == (uint16_t)s->d->step && !is_autograd(s->p, r))
+		add_own_temporary(s, tags, n);
 	add(&m->workspaces, is_workspace(s->p, r) ? n : 0);
 	add(&m->clipping, tags & TAGGED(CLIP) ? n : 0);
 	add(&m->loaded, tags & TAGGED(LOAD) ? n : 0);

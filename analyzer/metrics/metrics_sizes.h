@@ -34,6 +34,13 @@ static inline int metrics_is_logits(const struct device_pass *d, uint64_t tags, 
 	       (d->logits_twice && same_size(size, d->logits * 2));
 }
 
+/* Is it in the step of an optimizer that the job has written itself, and in no closure? */
+static inline int metrics_is_own_step(uint64_t tags)
+{
+	return tags & TAGGED(ANY_STEP) && !(tags & (TAGGED(OPTIMIZER) | TAGGED(STATE) |
+						    TAGGED(MODEL) | TAGGED(LOSS) | TAGGED(CLIP)));
+}
+
 static inline int metrics_is_score(const struct device_pass *d, uint64_t tags, int autograd,
 				   bytes size)
 {

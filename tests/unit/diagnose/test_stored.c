@@ -130,6 +130,48 @@ static void gradients_of_a_micro_batch_are_needed(void **state)
 	assert_int_equal(confidence_of_cause(&m), 0);
 }
 
+/* A model of 240 MiB was made after one of 200 MiB, whose gradients and states are there too:
+ * beside Adam's two states of the newest, 400 MiB, and one gradient of each, 200 MiB. */
+static void earlier_models_have_gradients_and_states(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.step = m.steps = 4;
+	m.parameters = 440 * MIB;
+	m.param_copies = m.remade = 200 * MIB;
+	m.param_copies_blocks = 20;
+	m.gradients = 240 * MIB;
+	m.optimizer_states = 480 * MIB;
+	assert_cause(&m, "ACT_PEAK");
+	m.gradients = 440 * MIB;
+	m.optimizer_states = 880 * MIB;
+	assert_cause(&m, "SECOND_MODEL");
+	/* The gradients that stay are those of the earlier models. */
+	m.leak_steps = 3;
+	m.leak_bytes = m.leak_autograd = 400 * MIB;
+	assert_cause(&m, "SECOND_MODEL");
+	m.remade = m.param_copies = 0;
+	assert_cause(&m, "GRADIENTS_KEPT");
+}
+
+/* An option of PyTorch's optimizers would change nothing. */
+static void an_optimizer_of_the_jobs_own_has_no_option(void **state)
+{
+	struct metrics m = failure();
+	struct diagnosis d;
+
+	(void)state;
+	m.in_backward = m.activations = 0;
+	m.in_optimizer = 1;
+	m.optimizer_temporaries = m.own_temporaries = 600 * MIB;
+	d = diagnosis_of(&m);
+	assert_string_equal(diagnosis_cause(&d, 0)->rule, "OPT_FOREACH_TEMP");
+	assert_int_equal(diagnosis_cause(&d, 0)->remedy_count, 1);
+	assert_null(strstr(diagnosis_cause(&d, 0)->remedies[0].action, "foreach"));
+	diagnosis_release(&d);
+}
+
 /* Its flat buffers are no larger than the model, here of two ranks. */
 static void data_may_lie_beside_shards(void **state)
 {
@@ -186,6 +228,8 @@ int main(void)
 		cmocka_unit_test(a_graph_of_few_layers_is_no_large_batch),
 		cmocka_unit_test(models_of_several_steps_are_no_leak_of_a_graph),
 		cmocka_unit_test(gradients_of_a_micro_batch_are_needed),
+		cmocka_unit_test(earlier_models_have_gradients_and_states),
+		cmocka_unit_test(an_optimizer_of_the_jobs_own_has_no_option),
 		cmocka_unit_test(data_may_lie_beside_shards),
 		cmocka_unit_test(states_that_are_being_made_are_not_missing),
 		cmocka_unit_test(one_block_of_logits_is_enough),

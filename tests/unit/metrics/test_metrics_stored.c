@@ -79,6 +79,30 @@ static void a_layer_as_large_as_the_table_has_a_whole_gradient(void **state)
 	assert_int_equal(trained_table(*state, 4, 60)->table_gradient, 0);
 }
 
+/* An optimizer of the job's own makes two stacks of 40 MiB, and what has a parameter's size, 10
+ * MiB, may be a state. PyTorch's own is told apart by its file. */
+static void an_optimizer_of_the_jobs_own_has_temporaries(void **state)
+{
+	struct fixture *f = *state;
+	struct writer *w = &f->w;
+	uint32_t step = stack(f, write_frame(w, "Mine.step", "/job/optimizer.py", 9),
+			      write_frame(w, "Optimizer.profile_hook_step.<locals>.wrapper",
+					  TORCH "optim/optimizer.py", 567),
+			      write_frame(w, "main", "/job/train.py", 50));
+	const struct metrics *m;
+
+	make(f, f->setup, 10 * MIB);
+	micro_batch(f);
+	make(f, step, 10 * MIB);
+	make(f, step, 40 * MIB);
+	make(f, step, 40 * MIB);
+	m = refused(f, step);
+	assert_true(m->in_optimizer);
+	assert_int_equal(m->own_temporaries, 88 * MIB);
+	assert_int_equal(m->optimizer_temporaries, 88 * MIB);
+	assert_int_equal(m->huge_sum, 0);
+}
+
 /* Logits of 50 MiB, and a parameter of the same size. */
 static void parameters_are_no_logits(void **state)
 {
@@ -102,6 +126,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(what_hooks_make_is_theirs, start, fixture_teardown),
 		cmocka_unit_test_setup_teardown(a_gradient_of_rows_that_nobody_looked_up, start,
+						fixture_teardown),
+		cmocka_unit_test_setup_teardown(an_optimizer_of_the_jobs_own_has_temporaries, start,
 						fixture_teardown),
 		cmocka_unit_test_setup_teardown(parameters_are_no_logits, start, fixture_teardown),
 		cmocka_unit_test_setup_teardown(most_rows_are_looked_up, start, fixture_teardown),
