@@ -155,6 +155,21 @@ static void earlier_models_have_gradients_and_states(void **state)
 	assert_cause(&m, "GRADIENTS_KEPT");
 }
 
+/* Beside large activations, the gradients of a base of 290 MiB are a small share. */
+static void a_small_base_is_trained_all_the_same(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.tags = TAGGED(ADAPTER);
+	m.adapters = 10 * MIB;
+	m.parameters = 300 * MIB;
+	m.gradients = 160 * MIB;
+	assert_int_equal(assert_cause(&m, "BASE_TRAINED"), 150 * MIB);
+	m.gradients = 60 * MIB;
+	assert_cause(&m, "ACT_PEAK");
+}
+
 /* An option of PyTorch's optimizers would change nothing. */
 static void an_optimizer_of_the_jobs_own_has_no_option(void **state)
 {
@@ -229,6 +244,7 @@ int main(void)
 		cmocka_unit_test(models_of_several_steps_are_no_leak_of_a_graph),
 		cmocka_unit_test(gradients_of_a_micro_batch_are_needed),
 		cmocka_unit_test(earlier_models_have_gradients_and_states),
+		cmocka_unit_test(a_small_base_is_trained_all_the_same),
 		cmocka_unit_test(an_optimizer_of_the_jobs_own_has_no_option),
 		cmocka_unit_test(data_may_lie_beside_shards),
 		cmocka_unit_test(states_that_are_being_made_are_not_missing),
