@@ -213,6 +213,10 @@ static void states_that_are_being_made_are_not_missing(void **state)
 	m.optimizer_states = 100 * MIB;
 	m.unstepped = 300 * MIB;
 	assert_cause(&m, "GRADIENTS_UNUSED");
+	/* A second gradient of each has no state either. */
+	m.extra_gradients = 300 * MIB;
+	assert_cause(&m, "GRADIENT_SETS");
+	m.extra_gradients = 0;
 	m.in_backward = m.activations = 0;
 	m.in_optimizer = m.request_is_state = 1;
 	assert_cause(&m, "OPT_FIRST_STEP_JUMP");
