@@ -134,6 +134,8 @@ WIDER = [
     "`recycled_passes_kept`, `reference_with_graph` and others of their causes: CALL_UNUSED, a rule that there was not, is right: it names a call whose graph no backward pass",
     "  uses, and no_grad() around it. `private_gradients`, `gradients_of_tasks` and others: GRADIENT_SETS, a rule that there was not, is right.",
     "`all_batches_first` and others of its cause: DATA_IN_SETUP, a rule that there was not, is right where the data comes before the first step.",
+    "`inputs_on_modules`: HOOKS_STORE, a rule that there was not, is right: it names the hook. `dense_gradient_of_a_table`: TABLE_GRADIENT, a rule that there was not,",
+    "  is right: it says sparse=True.",
 ]
 
 
