@@ -301,8 +301,6 @@ static void find_own_logits(const struct metrics_pass *p, struct device_pass *d,
 	const struct head_depths depths = metrics_head_depths(p);
 	struct metrics *m = d->m;
 
-	if (!metrics_may_have_logits(d, p))
-		return;
 	for (size_t i = 0; i < live->count && m->huge_sum; i++) {
 		const struct block_group *g = &live->groups[i];
 

@@ -25,18 +25,6 @@ static void find_kin(struct device_pass *d, const struct metrics_pass *p, const 
 	d->logits_twice = twice <= 3;
 }
 
-/* A head alone shows logits until the first backward pass; from then on, a loss over the vocabulary
- * would have shown. */
-int metrics_may_have_logits(const struct device_pass *d, const struct metrics_pass *p)
-{
-	if (!d->device || !spans_have(&d->device->spans, ACTIVITY_BACKWARD))
-		return 1;
-	for (uint32_t i = 1; i < p->tables->stack_count; i++)
-		if (p->tags[i] & TAGGED(LOSS))
-			return 1;
-	return 0;
-}
-
 void metrics_find_sizes(struct device_pass *d, struct metrics_pass *p, const struct snapshot *s)
 {
 	for (size_t i = 0; i <= s->count; i++) {
@@ -64,8 +52,7 @@ void metrics_find_sizes(struct device_pass *d, struct metrics_pass *p, const str
 		else
 			d->scores = size > d->scores ? size : d->scores;
 	}
-	if (metrics_may_have_logits(d, p))
-		d->logits = larger_of(d->logits, metrics_head_size(p, d->failure, s));
+	d->logits = larger_of(d->logits, metrics_head_size(p, d->failure, s));
 	find_kin(d, p, s);
 	d->m->logits_block = d->logits;
 	d->m->attention_block = d->scores;

@@ -21,8 +21,6 @@ static inline int is_same_half_or_twice(bytes a, bytes b)
 /* Finds both sizes among the blocks of `s`, those that are live at the moment, and the failed
  * request. Tags stacks of optimizer states in `p`. */
 void metrics_find_sizes(struct device_pass *d, struct metrics_pass *p, const struct snapshot *s);
-/* May there be logits of a loss that shows in no stack? */
-int metrics_may_have_logits(const struct device_pass *d, const struct metrics_pass *p);
 /* `tags`: of the block's stack. `autograd`: an autograd thread allocates it. */
 static inline int metrics_is_logits(const struct device_pass *d, uint64_t tags, bytes size)
 {

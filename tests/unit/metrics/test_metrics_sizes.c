@@ -66,24 +66,6 @@ static void the_head_is_the_outermost_linear_layer(void **state)
 	assert_int_equal(metrics_head_size(&p, &f, &live), 0);
 }
 
-/* A backward pass has run without a loss over a vocabulary: the head's output are no logits. */
-static void without_a_loss_there_are_no_logits(void **state)
-{
-	struct span spans[] = { { .activity = ACTIVITY_MODEL }, { .activity = ACTIVITY_BACKWARD } };
-	struct device device = { .spans = { .list = spans, .count = 2 } };
-	struct device_pass d = { .device = &device };
-	struct tables tables = { .stack_count = STACKS };
-	uint64_t tags[STACKS] = { [LAYER] = TAGGED(LINEAR) };
-	struct metrics_pass p = { .tables = &tables, .tags = tags };
-
-	(void)state;
-	assert_true(metrics_may_have_logits(&d, &p));
-	device.spans.activities = 1u << ACTIVITY_BACKWARD;
-	assert_false(metrics_may_have_logits(&d, &p));
-	tags[LOSS_STACK] = TAGGED(LOSS);
-	assert_true(metrics_may_have_logits(&d, &p));
-}
-
 /* A line makes 50 MiB, the next one 100 MiB of it, the backward pass three times as much, and
  * another 100 MiB are asked for: five of 100 MiB, of float64. */
 static void tensors_of_twice_the_size_are_doubled(void **state)
@@ -271,7 +253,6 @@ static void a_call_that_has_freed_nothing_may_keep_a_graph(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(without_a_loss_there_are_no_logits),
 		cmocka_unit_test(the_head_is_the_outermost_linear_layer),
 		cmocka_unit_test(tensors_of_twice_the_size_are_doubled),
 		cmocka_unit_test(an_activation_function_is_in_proportion),
