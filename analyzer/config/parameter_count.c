@@ -20,6 +20,11 @@ int config_is_encoder(const char *type)
 	return 0;
 }
 
+int config_is_t5(const char *type)
+{
+	return !strcmp(type, "t5") || !strcmp(type, "mt5");
+}
+
 /* Projections that transformers has in one module and other frameworks in several; norms of all
  * heads together; a norm of the embeddings. */
 enum { FUSED_QKV = 1, FUSED_GATE_UP = 2, WIDE_QK_NORM = 4, EMBEDDING_NORM = 8 };

@@ -14,6 +14,8 @@ int config_moe_layer(const struct config *c, int64_t layer);
 
 /* Is this model_type an encoder of text, with BERT's keys and modules? */
 int config_is_encoder(const char *type);
+/* Is it an encoder-decoder with T5's keys and modules? */
+int config_is_t5(const char *type);
 
 /* The longest sequence for which the model has learned positions; 0: not known. */
 int64_t config_most_tokens(const struct config *c);

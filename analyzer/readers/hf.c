@@ -206,10 +206,9 @@ static const struct {
 };
 
 static const char *const types[] = {
-	"llama",       "mistral",   "qwen2",     "qwen3",       "gemma", "gemma2",
-	"gemma3_text", "gpt2",      "gpt_neox",  "phi3",        "olmo",  "olmo2",
-	"mixtral",     "qwen2_moe", "qwen3_moe", "deepseek_v3", "t5",    "llama4_text",
-	"bloom",       "falcon",    "vit",       NULL,
+	"llama",     "mistral",     "qwen2",       "qwen3", "gemma",  "gemma2",  "gemma3_text",
+	"gpt2",      "gpt_neox",    "phi3",        "olmo",  "olmo2",  "mixtral", "qwen2_moe",
+	"qwen3_moe", "deepseek_v3", "llama4_text", "bloom", "falcon", "vit",     NULL,
 };
 
 /* Fields that an earlier file may have set and this architecture need not have. */
@@ -246,14 +245,14 @@ int hf_knows_type(const char *type)
 	for (size_t i = 0; types[i]; i++)
 		if (!strcmp(types[i], type))
 			return 1;
-	return config_is_encoder(type);
+	return config_is_encoder(type) || config_is_t5(type);
 }
 
 static int put_defaults(struct reader *r, const char *type)
 {
 	char *origin = xasprintf("%s: %s's default", r->origin, type);
 	struct reader d = { .c = r->c, .origin = origin, .e = r->e };
-	const char *like = config_is_encoder(type) ? "bert" : type;
+	const char *like = config_is_encoder(type) ? "bert" : config_is_t5(type) ? "t5" : type;
 	int status = 0;
 
 	for (size_t i = 0; !status && i < ARRAY_SIZE(forgotten); i++)
@@ -290,7 +289,7 @@ static int put_rest(struct reader *r, const struct doc_node *map, const char *ty
 	struct config *c = r->c;
 	int status = 0;
 
-	if (!strcmp(type, "t5")) {
+	if (config_is_t5(type)) {
 		int64_t layers = doc_number(map, "num_layers", 6);
 
 		if (c->untie_embeddings_and_output_weights) {
@@ -353,7 +352,7 @@ static int check_needed(const struct reader *r, const char *type)
 
 	for (size_t i = 0; i < ARRAY_SIZE(needed); i++) {
 		const char *key = !strcmp(type, "gpt2")    ? needed[i].gpt2
-				  : !strcmp(type, "t5")    ? needed[i].t5
+				  : config_is_t5(type)     ? needed[i].t5
 				  : !strcmp(type, "bloom") ? needed[i].bloom
 							   : needed[i].key;
 

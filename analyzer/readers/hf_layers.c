@@ -158,8 +158,8 @@ static int flag_of(const struct doc_node *map, const char *key, int missing)
 	return *value ? parse_bool(value) == 1 : missing;
 }
 
-/* One pair of keys and values for all heads, or one for each group of heads; other decoders of
- * Falcon are variants. */
+/* Falcon's pairs of keys and values: of each head, of all heads, or of each group of heads; its
+ * norms, biases and positions. */
 static int read_falcon(struct reader *r, const struct doc_node *map)
 {
 	const int grouped = flag_of(map, "new_decoder_architecture", 0);
@@ -167,49 +167,49 @@ static int read_falcon(struct reader *r, const struct doc_node *map)
 	const int64_t groups = grouped ? doc_number(map, "num_kv_heads", heads)
 			       : flag_of(map, "multi_query", 1) ? 1
 								: heads;
-	const struct {
-		const char *key, *value;
-		int is;
-	} others[] = {
-		{ "alibi", "true", flag_of(map, "alibi", 0) },
-		{ "bias", "true", flag_of(map, "bias", 0) },
-		{ "multi_query", "false", !grouped && groups != 1 },
-		{ "parallel_attn", "false", !flag_of(map, "parallel_attn", 1) },
-		{ "num_kv_heads", "1 or num_attention_heads",
-		  grouped && (groups == 1 || groups == heads) },
-	};
+	const int64_t norms = grouped ? doc_number(map, "num_ln_in_parallel_attn", 2)
+			      : flag_of(map, "parallel_attn", 1) ? 1
+								 : 2;
+	static const enum config_field biases[] = { CONFIG_add_bias_linear,
+						    CONFIG_attention_output_bias, CONFIG_mlp_bias };
 	const char *function = text_of(doc_find(map, "activation"));
 
-	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
-		if (others[i].is && reader_put_unmodelled(r, others[i].key, others[i].value))
-			return -1;
+	if (grouped && (groups == 1 || groups == heads) &&
+	    reader_put_unmodelled(r, "num_kv_heads", "1 or num_attention_heads"))
+		return -1;
 	if (*function && put(r, CONFIG_hidden_act, function))
 		return -1;
-	if (put_number(r, CONFIG_num_query_groups, groups) ||
-	    put_number(r, CONFIG_norms_per_layer,
-		       grouped ? doc_number(map, "num_ln_in_parallel_attn", 2) : 1))
+	for (size_t i = 0; i < ARRAY_SIZE(biases); i++)
+		if (put(r, biases[i], flag_of(map, "bias", 0) ? "true" : "false"))
+			return -1;
+	if (put(r, CONFIG_position_embedding_type, flag_of(map, "alibi", 0) ? "none" : "rope") ||
+	    put_number(r, CONFIG_num_query_groups, groups) ||
+	    put_number(r, CONFIG_norms_per_layer, norms))
 		return -1;
 	return put_number(r, CONFIG_ffn_hidden_size,
 			  doc_number(map, "ffn_hidden_size", 4 * r->c->hidden_size));
 }
 
-/* T5's activation function ("gated-gelu" has that of GPT-2), its only dropout, and the factor
- * before its output layer, which a file without it has unless it declares weights that are not
- * tied. */
-static int read_t5(struct reader *r, const struct doc_node *map)
+/* T5's activation function ("gated-gelu" has that of GPT-2, and is mT5's), its only dropout, and
+ * the factor before its output layer, which a file without it has unless it declares weights that
+ * are not tied. mT5 has none. */
+static int read_t5(struct reader *r, const struct doc_node *map, int is_mt5)
 {
 	const char *function = text_of(doc_find(map, "feed_forward_proj"));
 	const char *drop = text_of(doc_find(map, "dropout_rate"));
 	const int tied = flag_of(map, "tie_word_embeddings", 1);
+	const int scales = !is_mt5 && flag_of(map, "scale_decoder_outputs", tied);
 
-	function = !*function                        ? "relu"
-		   : !strcmp(function, "gated-gelu") ? "gelu_new"
+	if (!*function)
+		function = is_mt5 ? "gated-gelu" : "relu";
+	if (put(r, CONFIG_swiglu, strncmp(function, "gated-", 6) ? "false" : "true"))
+		return -1;
+	function = !strcmp(function, "gated-gelu")   ? "gelu_new"
 		   : !strncmp(function, "gated-", 6) ? function + 6
 						     : function;
 	return put(r, CONFIG_hidden_act, function) ||
 			       put(r, CONFIG_attention_dropout, *drop ? drop : "0.1") ||
-			       put(r, CONFIG_scale_decoder_outputs,
-				   flag_of(map, "scale_decoder_outputs", tied) ? "true" : "false")
+			       put(r, CONFIG_scale_decoder_outputs, scales ? "true" : "false")
 		       ? -1
 		       : 0;
 }
@@ -321,7 +321,7 @@ int config_read_variants(struct reader *r, const struct doc_node *map, const cha
 		return -1;
 	if (config_is_encoder(type) && read_encoder(r, map))
 		return -1;
-	if (!strcmp(type, "t5") && read_t5(r, map))
+	if (config_is_t5(type) && read_t5(r, map, !strcmp(type, "mt5")))
 		return -1;
 	if (!strcmp(type, "gemma3_text") && !is_usual_pattern(map) &&
 	    reader_put_unmodelled(r, "layer_types", "another pattern than one layer of six"))

@@ -110,7 +110,7 @@ static void read_model_type(struct hparams *s, struct inputs *in)
 {
 	const char *type = VALUE_OR(in->c, model_type, "gpt");
 
-	if (!strcmp(type, "t5"))
+	if (config_is_t5(type))
 		read_encoder(s, in);
 	if (GIVEN(in->c, image_size) && GIVEN(in->c, patch_size)) {
 		s->image.side = in->c->image_size;

@@ -110,8 +110,8 @@ tensor flash_attention(struct machine *m, tensor q, tensor k, tensor v,
 /* The same with an explicit mask. */
 tensor masked_attention(struct machine *m, tensor q, tensor k, tensor v,
 			const struct flash_shape *shape);
-/* The same with an additive mask, the same for all sequences, that may need a gradient: a number
- * for each head, query and key. */
+/* The same with an additive mask that may need a gradient: a number for each head, query and key,
+ * the same for all sequences or not. */
 tensor biased_attention(struct machine *m, tensor q, tensor k, tensor v, tensor bias,
 			const struct flash_shape *shape);
 

@@ -210,14 +210,15 @@ static tensor expanded_bias(struct machine *m, tensor bias, int64_t keys,
 			    const struct flash_shape *s, enum kernel kernel)
 {
 	const int64_t padded = round_up(keys, MASK_ALIGNED);
+	const int64_t whole = s->batch * s->heads * s->queries * keys;
 	tensor out = tensor_ref(bias);
 
 	if (kernel == EFFICIENT && padded != keys) {
 		tensor_assign(m, &out, repeat(m, out, bias.n / keys * padded));
 		tensor_assign(m, &out, slice(m, out, bias.n));
 	}
-	if (s->batch > 1)
-		tensor_assign(m, &out, slice(m, out, s->batch * bias.n));
+	if (bias.n != whole)
+		tensor_assign(m, &out, slice(m, out, whole));
 	return out;
 }
 

@@ -21,6 +21,9 @@ FALCON = {"model_type": "falcon", "architectures": ["FalconForCausalLM"], "num_h
           "vocab_size": 6144}
 GROUPED = {**FALCON, "new_decoder_architecture": True, "num_kv_heads": 2, "num_hidden_layers": 3, "hidden_size": 640, "num_attention_heads": 10}
 ONE_NORM = {**GROUPED, "num_ln_in_parallel_attn": 1, "ffn_hidden_size": 1728, "hidden_dropout": 0.1}
+RW = {**FALCON, "alibi": True, "bias": True, "multi_query": False, "parallel_attn": False}
+RW_DROPS = {**RW, "hidden_dropout": 0.1, "attention_dropout": 0.1}
+RW_ODD = {**RW, "num_hidden_layers": 3, "hidden_size": 640, "num_attention_heads": 10, "ffn_hidden_size": 1728}
 JOB = {"precision": "bf16-autocast", "micro_batch_size": 3, "seq_length": 640, "torch_version": "2.15"}
 EAGER = {**JOB, "attention": "eager"}
 SINGLE = {**EAGER, "micro_batch_size": 1}
@@ -102,6 +105,31 @@ EXACT = [
     (GROUPED, TWO, 16720640, 272685056, 585144832),
     (ONE_NORM, JOB, 13521920, 167894016, 462793216),
     (ONE_NORM, {**EAGER, "precision": "bf16"}, 13521920, 84376576, 396540416),
+    (RW, JOB, 9451520, 116070400, 414461440),
+    (RW, {**JOB, "precision": "bf16"}, 9451520, 59885568, 291823104),
+    (RW, {**JOB, "precision": "fp32"}, 9451520, 114759680, 434777600),
+    (RW, EAGER, 9451520, 114497536, 493897216),
+    (RW, {**EAGER, "precision": "bf16"}, 9451520, 57526272, 321635328),
+    (RW, {**EAGER, "precision": "fp32"}, 9451520, 116332544, 475547136),
+    (RW, {**JOB, **FULL}, 9451520, 114104320, 320952832),
+    (RW, {**EAGER, **FULL}, 9451520, 115546112, 417945600),
+    (RW, {**JOB, "gpu": "A100"}, 9451520, 115283968, 413937152),
+    (RW, {**JOB, "micro_batch_size": 2, "seq_length": 500}, 9451520, 113806848, 271874048),
+    (RW_DROPS, JOB, 9451520, 114235392, 415376896),
+    (RW_DROPS, EAGER, 9451520, 115152896, 593497088),
+    (RW_DROPS, {**JOB, "precision": "bf16"}, 9451520, 58181632, 294442496),
+    (RW_ODD, EAGER, 15506624, 191066624, 767744512),
+    ({**RW, "bias": False}, JOB, 9442304, 115169280, 395341312),
+    ({**RW, "bias": False}, {**EAGER, "precision": "bf16"}, 9442304, 58908672, 323542016),
+    ({**RW, "alibi": False}, JOB, 9451520, 115808256, 380022272),
+    ({**RW, "alibi": False}, EAGER, 9451520, 116135936, 493372928),
+    ({**RW, "parallel_attn": True}, JOB, 9449472, 116568064, 405884416),
+    ({**RW, "multi_query": True}, JOB, 8532224, 103203840, 394486272),
+    ({**RW, "multi_query": True}, EAGER, 8532224, 104776704, 482212352),
+    (RW, TWO, 9451520, 153090048, 449594880),
+    (RW, {**TWO, "precision": "bf16-mixed", "fsdp": True}, 9451520, 58836992, 304273920),
+    (RW, {**TWO, "precision": "bf16-mixed", "framework": "deepspeed", "zero_stage": 2}, 9451520, 75630080, 1211704320),
+    (RW, {**JOB, "micro_batch_size": 8, "seq_length": 300, "num_microbatches": 3, "clip_grad": 1.0}, 9451520, 115222528, 492787712),
 ]
 # the same allocations and frees in the same order; the addresses of segments decide which free block, up to 1 MiB larger, the allocator takes
 CLOSE = [
@@ -110,10 +138,11 @@ CLOSE = [
     (UNTIED, {**SINGLE, **FULL, "precision": "bf16", "seq_length": 1000}, 20094144, 122349056, 244900352),
     (BLOOM, {**JOB, "micro_batch_size": 1, "seq_length": 1024}, 9452544, 117648384, 364117504),
     (FALCON, {**TWO, "precision": "bf16-mixed", "fsdp": True}, 8522752, 51161088, 265149952),
+    (RW, {**JOB, "micro_batch_size": 1}, 9451520, 115404800, 229728256),
+    (RW_ODD, JOB, 15506624, 192082432, 582526976),
 ]
 REFUSED = [
-    ({**FALCON, "alibi": True}, JOB, "alibi"), ({**FALCON, "bias": True}, JOB, "bias"), ({**FALCON, "multi_query": False}, JOB, "multi_query"),
-    ({**FALCON, "parallel_attn": False}, JOB, "parallel_attn"), ({**GROUPED, "num_kv_heads": 10}, JOB, "num_kv_heads"),
+    ({**GROUPED, "num_kv_heads": 10}, JOB, "num_kv_heads"), ({**GROUPED, "num_kv_heads": 1}, JOB, "num_kv_heads"),
     ({**FALCON, "activation": "mish"}, JOB, "hidden_act"),
     ({**FALCON, "architectures": ["FalconForTokenClassification"]}, JOB, "FalconForTokenClassification"),
     ({**BLOOM, "apply_residual_connection_post_layernorm": True}, JOB, "apply_residual_connection_post_layernorm"),

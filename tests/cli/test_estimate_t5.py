@@ -13,6 +13,8 @@ GRELU = {**T5, "feed_forward_proj": "gated-relu"}
 SMALL = {**T5, "num_layers": 6, "vocab_size": 32128}
 FLANS = {**V11, "num_layers": 8, "vocab_size": 32128}
 BASE = {**T5, "num_layers": 12, "d_model": 768, "num_heads": 12, "d_ff": 3072, "vocab_size": 32128}
+MT5 = {"model_type": "mt5", "architectures": ["MT5ForConditionalGeneration"], "num_layers": 3, "d_model": 512, "num_heads": 6, "d_kv": 64, "d_ff": 1024,
+       "vocab_size": 25112}
 JOB, EAGER, FULL, TWO = plain.JOB, plain.EAGER, plain.FULL, plain.TWO
 # model, job, parameters, bytes after a step, peak
 EXACT = [
@@ -53,6 +55,9 @@ EXACT = [
     (SMALL, {**JOB, "micro_batch_size": 8, "seq_length": 512, "decoder_seq_length": 128}, 60506624, 726188032, 2233259008),
     (FLANS, {**JOB, "precision": "bf16", "micro_batch_size": 8, "seq_length": 512, "decoder_seq_length": 128}, 60511616, 365174784, 1963463168),
     (BASE, {**JOB, **FULL, "precision": "fp32", "micro_batch_size": 8, "seq_length": 512}, 222903552, 2684706816, 4692795904),
+    (MT5, JOB, 29381504, 353632768, 1499372544),
+    (MT5, {**JOB, "precision": "bf16", "decoder_seq_length": 100}, 29381504, 176346112, 501333504),
+    ({**MT5, "tie_word_embeddings": False}, {**EAGER, **FULL}, 29381504, 355598848, 943703552),
 ]
 # the same allocations and frees; the addresses of segments decide which free block, up to 1 MiB larger, the allocator takes
 CLOSE = [

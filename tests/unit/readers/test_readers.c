@@ -165,10 +165,12 @@ static const struct given hugging_face[] = {
 		  "num_query_groups=8 norms_per_layer=2 ffn_hidden_size=32768 num_parameters=41303293952" },
 	{ .name = "falcon with ALiBi",
 	  .files = { "config.json",
-		     "{\"model_type\":\"falcon\",\"hidden_size\":64,\"num_hidden_layers\":2,\"num_attention_heads\":4,"
-		     "\"vocab_size\":100,\"alibi\":true,\"bias\":true,\"multi_query\":false,\"parallel_attn\":false}" },
+		     "{\"model_type\":\"falcon\",\"hidden_size\":2048,\"num_hidden_layers\":24,\"num_attention_heads\":32,"
+		     "\"vocab_size\":50304,\"alibi\":true,\"bias\":true,\"multi_query\":false,\"parallel_attn\":false}" },
 	  .read = { "config.json" },
-	  .expect = "num_query_groups=4 norms_per_layer=1" },
+	  /* tiiuae/falcon-rw-1b, as transformers counts it */
+	  .expect =
+		  "num_query_groups=32 norms_per_layer=2 num_parameters=1311625216 unmodelled_options=-" },
 	/* bert-base-uncased, its classifier of two classes, and roberta-base, as transformers
 	 * counts them */
 	{ .name = "BERT",
@@ -212,6 +214,13 @@ static const struct given hugging_face[] = {
 	  .read = { "config.json" },
 	  .expect =
 		  "hidden_act=gelu_new swiglu=true scale_decoder_outputs=false attention_dropout=0.1" },
+	/* google/mt5-small, as transformers counts it */
+	{ .name = "mT5",
+	  .files = { "config.json",
+		     "{\"model_type\":\"mt5\",\"d_model\":512,\"d_ff\":1024,\"num_layers\":8,\"num_heads\":6,\"vocab_size\":250112}" },
+	  .read = { "config.json" },
+	  .expect =
+		  "hidden_act=gelu_new swiglu=true scale_decoder_outputs=false num_parameters=172119424" },
 	{ .name = "no layers",
 	  .files = { "config.json",
 		     "{\"model_type\":\"llama\",\"hidden_size\":64,\"intermediate_size\":128,\"num_attention_heads\":4,\"vocab_size\":9}" },
