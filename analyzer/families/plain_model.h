@@ -26,7 +26,6 @@ struct plain_layer {
  * functions of the tensors here, and refer to them. */
 struct plain_stack {
 	int is_decoder;
-	int64_t tokens;
 	tensor bias;    /* of relative positions, for the scores of each layer */
 	tensor mask;    /* of eager attention */
 	tensor encoded; /* the encoder's result */

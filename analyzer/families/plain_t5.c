@@ -117,10 +117,8 @@ static void refer(struct machine *m, const struct plain_stack *k)
 }
 
 /* A bias that the first layer made is the stack's. In its second run it goes. */
-static void give(struct machine *m, struct plain_layer *l, tensor *stack_s, tensor made)
+static void give(struct machine *m, tensor *stack_s, tensor made)
 {
-	if (stack_s->storage && !l->buckets)
-		return;
 	if (m->replaying)
 		tensor_unref(m, &made);
 	else
@@ -154,9 +152,9 @@ static tensor block(struct machine *m, void *context, tensor input)
 	out = fed(m, l, &l->norm[k->is_decoder ? 2 : 1], x);
 	tensor_unref(m, &x);
 	if (is_first) {
-		give(m, l, &k->bias, self.bias);
+		give(m, &k->bias, self.bias);
 		if (k->is_decoder)
-			give(m, l, &k->cross, cross.bias);
+			give(m, &k->cross, cross.bias);
 	}
 	tensor_unref(m, &self.weights);
 	tensor_unref(m, &cross.weights);
