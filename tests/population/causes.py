@@ -65,13 +65,25 @@ CAUSES = {
     "gradient buckets": ("DDP_BUCKET_DUP",),
     "whole tables trained": ("MODULES_TO_SAVE",),
     "weights in full precision": ("STATIC_OVER_BUDGET", "DOUBLE_PRECISION"),  # 32 bits where 16 would do, in inference
+    "adversary with a graph": ("GRAPH_UNUSED", "CALL_UNUSED", "GRAPH_KEPT", "FORWARD_REPEATED", "EARLIER_CALL", "LOSSES_SUMMED", "BACKWARD_KEPT", "HUGE_TENSORS", "ACT_PEAK"),  # detach() between an attack's steps
+    "weights in one vector": ("HUGE_TENSORS", "GRAD_NORM_TEMP", "GRADIENT_COPIES", "SECOND_MODEL"),  # of all parameters: one after the other does
+    "copies of gradients": ("GRADIENT_COPIES", "GRAD_NORM_TEMP", "GRADIENT_SETS"),  # a buffer of all gradients beside them
+    "weights saved aside": ("SECOND_MODEL", "CKPT_SAVE_SPIKE", "GRADIENT_COPIES", "EVAL_TENSORS"),  # a clone of all weights while others are evaluated
+    "states of replaced parameters": ("SECOND_OPTIMIZER", "SECOND_MODEL", "EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED"),  # an optimizer keeps parameters that are no more
+    "buffers of every layer": ("HUGE_TENSORS", "STATIC_OVER_BUDGET", "DATA_IN_SETUP"),  # one for all layers would do
+    "inputs of an evaluation": ("EVAL_TENSORS", "EVAL_ACCUMULATION", "HUGE_TENSORS", "DATA_ON_GPU", "EVAL_BATCH_LARGE"),  # all inputs before the first is used
+    "room for a rollout": ("DATA_ON_GPU", "DATA_IN_SETUP", "HUGE_TENSORS"),  # it belongs on the host, as bytes
+    "loop that is not cut": ("ACT_PEAK", "LOSSES_SUMMED", "GRAPH_KEPT", "EARLIER_CALL"),  # a backward pass for each chunk, from a state without a graph
+    "index concatenated": ("GROWING_TENSOR", "EVAL_ACCUMULATION", "INFERENCE_RESULTS"),  # results of a job without steps, in one tensor
+    "hooks of every evaluation": ("EVAL_TENSORS", "EVAL_ACCUMULATION", "EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED", "GRAPH_KEPT"),  # what the hooks of a layer keep
+    "buffers of a reduction": ("DDP_BUCKET_DUP", "HUGE_TENSORS"),  # smaller buckets
     "clients on the GPU": ("SECOND_MODEL", "SECOND_OPTIMIZER"),  # a model and an optimizer for each of several clients
 }
 
 # Causes that take more in each step: what their remedy saves depends on the step in which the job died.
 GROWS = {"graph kept", "list of tensors", "what autograd saves kept", "results kept on the GPU", "growing tensor", "growing cache", "data kept on the GPU", "leak outside of PyTorch",
          "copies of the model kept", "caches of finished requests", "results concatenated", "KV cache in training", "growing tensor with a graph", "earlier runs kept",
-         "copies in cycles", "clients on the GPU"}
+         "copies in cycles", "clients on the GPU", "states of replaced parameters", "index concatenated", "hooks of every evaluation"}
 
 # Of these, what is not in tensors.
 OUTSIDE = {"leak outside of PyTorch"}
