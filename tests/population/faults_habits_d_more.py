@@ -27,20 +27,19 @@ class TrainersOwn(Fault):
 
 @fault("trainer_evaluation_logits", "results kept on the GPU", "trainer")
 class TrainerEvaluationLogits(TrainersOwn):
-    """compute_metrics needs predictions, and the Trainer collects all logits on the GPU; the fixed form reduces each batch's first, or moves it.
+    """compute_metrics needs predictions, and the Trainer collects all logits on the GPU; the fixed form reduces each batch's first.
 
     Threads of transformers that led to preprocess_logits_for_metrics and eval_accumulation_steps.
     """
 
     def inject(self, target, fixed):
-        batches, form, size = self.rng.randint(6, 10), self.rng.choice(["argmax", "moved"]), target.size
-        self.evaluated(target, size, batches)
-        if fixed and form == "moved":
-            target.trainer_arguments["eval_accumulation_steps"] = 1
+        batches, target.size, target.length = self.rng.randint(16, 24), 8, 256
+        target.vocabulary, target.layers, target.width = self.rng.choice([8000, 12000]), min(target.layers, 3), 512
+        self.evaluated(target, target.size, batches)
 
         def measure():
             target.trainer.compute_metrics = lambda found: {"rows": float(len(found.label_ids))}
-            if fixed and form == "argmax":
+            if fixed:
                 target.trainer.preprocess_logits_for_metrics = lambda logits, labels: (logits[0] if isinstance(logits, tuple) else logits).argmax(-1)
         after_build(target, measure)
 
