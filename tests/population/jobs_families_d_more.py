@@ -171,6 +171,23 @@ class SegmentLayer(nn.Module):
         return x + self.mlp(self.norm2(x))
 
 
+class SegmentModel(nn.Module):
+    """Returns logits, and the states that the next segment sees."""
+
+    def __init__(self, o):
+        super().__init__()
+        self.embed, self.head = nn.Embedding(o.vocabulary, o.width), nn.Linear(o.width, o.vocabulary, bias=False)
+        self.layers = nn.ModuleList(SegmentLayer(o.width, o.attention) for _ in range(o.layers))
+
+    def forward(self, tokens, memory):
+        x, states = self.embed(tokens), []
+        for k, layer in enumerate(self.layers):
+            states.append(x.detach())
+            known = memory[k] if memory and memory[k].shape == x.shape else x.new_zeros(len(x), 0, x.shape[2])
+            x = layer(x, known)
+        return self.head(x), states
+
+
 @job("segments_with_memory", "memory of segments", "loop", "decoder", "layers", "attention", "eval")
 class SegmentsWithMemory(TextLoop):
     """A language model that reads segment after segment, and sees the states of the one before, which are detached."""
@@ -183,20 +200,13 @@ class SegmentsWithMemory(TextLoop):
 
     def build(self):
         with torch.device(DEVICE):
-            net = nn.ModuleDict({"embed": nn.Embedding(self.vocabulary, self.width), "head": nn.Linear(self.width, self.vocabulary, bias=False),
-                                 "layers": nn.ModuleList(SegmentLayer(self.width, self.attention) for _ in range(self.layers))})
-        self.finish(net)
+            self.finish(SegmentModel(self))
         self.memory = None
 
     def predict(self, tokens):
         with self.autocast():
-            x, states = self.model["embed"](tokens), []
-            for k, layer in enumerate(self.model["layers"]):
-                states.append(x.detach())
-                known = self.memory[k] if self.memory and self.memory[k].shape == x.shape else x.new_zeros(len(x), 0, self.width)
-                x = layer(x, known)
-            self.memory = states
-            return self.model["head"](x)
+            logits, self.memory = self.model(tokens, self.memory)
+        return logits
 
     def loss(self, tokens):
         logits = self.predict(tokens)
