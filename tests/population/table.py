@@ -1,9 +1,10 @@
 """What memtrace said of drawn jobs, as the tables of docs/population.md and the confidence of each rule.
 
-table.py RESULTS... [--again DIRECTORY] [--write SET] [--development]
+table.py RESULTS... [--again DIRECTORY] [--write SET | --add SET] [--development]
 
 RESULTS: files of draw.py --results. --again: asks memtrace anew, of the traces that draw.py --keep left. --write: writes docs/population.md, adds
-this set of draws to measured.json, and writes the sum of its sets to analyzer/diagnose/confidence.def. --development: only the draws that the rules may be developed with, each wrong one in a line.
+this set of draws to measured.json, and writes the sum of its sets to analyzer/diagnose/confidence.def. --add: the same without the page.
+--development: only the draws that the rules may be developed with, each wrong one in a line.
 """
 import argparse
 import collections
@@ -149,7 +150,7 @@ def page(results, dropped):
     lines += summary(results)
     lines += ["Families that were made after the rules: %s; faults: those of `faults_%s.py`." % (
         ", ".join(sorted(NEW_FAMILIES)), ".py`, `faults_".join(sorted(NEW))), ""]
-    lines += ["## What counts as right, and did not at first", "", "CALL_UNUSED and GRADIENT_SETS are newer than the draws of this page.", ""] + [line if line.startswith(" ") else "- " + line for line in WIDER] + [""]
+    lines += ["## What counts as right, and did not at first", "", "CALL_UNUSED, GRADIENT_SETS, HOOKS_STORE and TABLE_GRADIENT are newer than the draws of this page.", ""] + [line if line.startswith(" ") else "- " + line for line in WIDER] + [""]
     lines += ["## Confidence", "", "As it was told, by the table of the draws before these; `analyzer/diagnose/confidence.def` has the sum of these and of the sets before (`tests/population/measured.json`).", ""] + calibration(results)
     lines += ["## Families of jobs", ""] + markdown(("family", *head[1:]), by(results, "family"))
     lines += ["## Faults", ""] + markdown(("fault", *head[1:]), by(results, "fault"))
@@ -196,6 +197,7 @@ def main():
     parser.add_argument("results", nargs="+")
     parser.add_argument("--again")
     parser.add_argument("--write", metavar="SET", help="the name of the set of draws: their seeds")
+    parser.add_argument("--add", metavar="SET", help="the same, of draws that are not the page's")
     parser.add_argument("--development", action="store_true")
     options = parser.parse_args()
     core.load(m for m in MODULES if m.startswith("faults_"))
@@ -209,7 +211,8 @@ def main():
                 print("%04d %-22s %-24s %-22s %s" % (r["draw"], r["job"], r["fault"], r["cause"], (r.get("findings") or ["-"])[:4]))
     if options.write:
         write("docs/population.md", page(results, dropped))
-        sets = counts_of_sets(options.write, results)
+    if options.write or options.add:
+        sets = counts_of_sets(options.write or options.add, results)
         write("tests/population/measured.json", json.dumps(sets, indent=1, sort_keys=True) + "\n")
         write("analyzer/diagnose/confidence.def", table_of_confidence(sets))
     print("\n".join(summary(results) + calibration(results)))
