@@ -88,7 +88,9 @@ class Jobs(Case):
             command = ["-W", "ignore", os.path.join(JOBS, script), *map(str, SMALL), *words]
             command = [python(version), *command] if ranks == 1 else torchrun(ranks, *command[2:], version=version)
             self.saved = saved
-            done = self.simulate(command, "--gpus", str(ranks), *options, **settings)
+            # what torch.compile has stored decides how much it tries, and other jobs of this machine store there too
+            caches = {key: os.path.join(self.dir, "%s-of-%s" % (name, traces)) for key, name in (("TORCHINDUCTOR_CACHE_DIR", "inductor"), ("TRITON_CACHE_DIR", "triton"))}
+            done = self.simulate(command, "--gpus", str(ranks), *options, **{**caches, **settings})
             self.saved_files = sum((files for _, _, files in os.walk(saved)), [])
         return lines(done.stdout)
 
