@@ -236,61 +236,71 @@ static void find_of_setup(const struct metrics_pass *p, const struct device_pass
 	}
 }
 
+/* Blocks of one kind, with the failed request. */
+struct found_blocks {
+	bytes bytes, largest; /* the largest of one stack */
+	int64_t count;
+	uint32_t stack; /* of the largest; MT_NO_STACK without any */
+};
+
+static void count_found(struct found_blocks *f, uint32_t stack, bytes sum, uint64_t blocks)
+{
+	add(&f->bytes, sum);
+	f->count += (int64_t)blocks;
+	if (sum > f->largest) {
+		f->largest = sum;
+		f->stack = stack;
+	}
+}
+
+/* The failed request, unless a library made it. */
+static const struct failure *request_of(const struct device_pass *d)
+{
+	return d->failure && !d->failure->from_runtime ? d->failure : NULL;
+}
+
 /* Adds up the blocks that the job's own code allocated or requests in a function of evaluation or
  * generation: caches, results and buffers, but no block of the model. */
 static void find_of_evaluation(const struct metrics_pass *p, const struct device_pass *d,
 			       const struct snapshot *live)
 {
-	const struct failure *f = d->failure && !d->failure->from_runtime ? d->failure : NULL;
-	struct metrics *m = d->m;
-	bytes most = 0;
+	const struct failure *f = request_of(d);
+	struct found_blocks found = { .stack = d->m->evaluated_stack };
 
 	for (size_t i = 0; i < live->count; i++) {
 		const struct block_group *g = &live->groups[i];
 
-		if (!is_of_evaluation(p, d, g->stack))
-			continue;
-		add(&m->evaluated, g->bytes);
-		m->evaluated_blocks += (int64_t)g->blocks;
-		if (g->bytes > most) {
-			most = g->bytes;
-			m->evaluated_stack = g->stack;
-		}
+		if (is_of_evaluation(p, d, g->stack))
+			count_found(&found, g->stack, g->bytes, g->blocks);
 	}
-	if (!f || !is_of_evaluation(p, d, f->stack))
-		return;
-	add(&m->evaluated, f->requested);
-	m->evaluated_blocks++;
-	if (f->requested > most)
-		m->evaluated_stack = f->stack;
+	if (f && is_of_evaluation(p, d, f->stack))
+		count_found(&found, f->stack, f->requested, 1);
+	d->m->evaluated = found.bytes;
+	d->m->evaluated_blocks = found.count;
+	d->m->evaluated_stack = found.stack;
 }
 
-/* Adds up what hooks of the job's own made: copies of what layers take and return. */
+/* Adds up the copies of what layers take and return that the job's own hooks allocated or request.
+ */
 static void find_hooked(const struct metrics_pass *p, const struct device_pass *d,
 			const struct snapshot *live)
 {
-	const struct failure *f = d->failure && !d->failure->from_runtime ? d->failure : NULL;
-	struct metrics *m = d->m;
-	bytes most = 0;
+	const unsigned kinds = 1u << CATEGORY_ACTIVATIONS | 1u << CATEGORY_TEMPORARIES |
+			       1u << CATEGORY_INPUTS | 1u << CATEGORY_OTHER;
+	const struct failure *f = request_of(d);
+	struct found_blocks found = { .stack = d->m->hooked_stack };
 
 	for (size_t i = 0; i < live->count; i++) {
 		const struct block_group *g = &live->groups[i];
 
-		if ((g->category != CATEGORY_ACTIVATIONS && g->category != CATEGORY_TEMPORARIES &&
-		     g->category != CATEGORY_INPUTS && g->category != CATEGORY_OTHER) ||
-		    !tables_stack_is_hook(p->tables, g->stack))
-			continue;
-		add(&m->hooked, g->bytes);
-		m->hooked_blocks += (int64_t)g->blocks;
-		if (g->bytes > most) {
-			most = g->bytes;
-			m->hooked_stack = g->stack;
-		}
+		if (kinds & 1u << g->category && tables_stack_is_hook(p->tables, g->stack))
+			count_found(&found, g->stack, g->bytes, g->blocks);
 	}
-	if (!f || !tables_stack_is_hook(p->tables, f->stack))
-		return;
-	add(&m->hooked, f->requested);
-	m->hooked_blocks++;
+	if (f && tables_stack_is_hook(p->tables, f->stack))
+		count_found(&found, f->stack, f->requested, 1);
+	d->m->hooked = found.bytes;
+	d->m->hooked_blocks = found.count;
+	d->m->hooked_stack = found.stack;
 }
 
 /* Blocks out of proportion are logits if a head made them, a linear layer that the job's own code
