@@ -19,14 +19,7 @@ class ModulatedBlock(nn.Module):
         self.norm1, self.norm2 = (nn.LayerNorm(dim, elementwise_affine=False) for _ in range(2))
         self.qkv, self.proj, self.mlp = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim), nn.Sequential(nn.Linear(dim, 4 * dim), nn.GELU(), nn.Linear(4 * dim, dim))
 
-    def attend(self, x):
-        b, n, c = x.shape
-        q, k, v = self.qkv(x).reshape(b, n, 3, self.heads, c // self.heads).permute(2, 0, 3, 1, 4).unbind(0)
-        if self.mode == "sdpa":
-            y = F.scaled_dot_product_attention(q, k, v)
-        else:
-            y = F.softmax(q @ k.mT * (c // self.heads) ** -0.5, dim=-1) @ v
-        return self.proj(y.transpose(1, 2).reshape(b, n, c))
+    attend = EncoderBlock.attend
 
     def forward(self, x, known):
         s1, c1, g1, s2, c2, g2 = self.modulation(F.silu(known))[:, None].chunk(6, dim=-1)
