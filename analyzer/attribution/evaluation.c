@@ -168,7 +168,7 @@ void evaluation_find(struct spans *spans)
 		if (activity_is_forward(s->activity) && most > CALL_LEAVES && is_evaluation(c))
 			s->activity = ACTIVITY_EVALUATION;
 		spans->activities |= 1u << s->activity;
-		s->leads = (uint8_t)(s->activity == ACTIVITY_EVALUATION && leads(c));
+		s->leads = s->activity == ACTIVITY_EVALUATION && leads(c);
 	}
 	free(l.calls);
 }

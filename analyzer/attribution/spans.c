@@ -21,7 +21,7 @@ static void join_closed(struct spans *s)
 {
 	struct span *now = &s->list[s->count - 1], *to = now - 1;
 
-	if (s->count < 2 || !to->is_closed || now->mark)
+	if (s->count < 2 || !to->is_closed || now->step)
 		return;
 	to->allocs += now->allocs;
 	to->frees += now->frees;
@@ -57,7 +57,7 @@ struct span *spans_begin(struct spans *s, uint64_t time_ns, enum activity a, uin
 	struct span last = { 0 };
 
 	if (s->count) {
-		s->list[s->count - 1].is_closed |= (uint8_t)is_closed(s, &s->list[s->count - 1]);
+		s->list[s->count - 1].is_closed |= is_closed(s, &s->list[s->count - 1]);
 		last = s->list[s->count - 1];
 	}
 	if (s->count == MAX_SPANS)
@@ -78,7 +78,7 @@ struct span *spans_begin(struct spans *s, uint64_t time_ns, enum activity a, uin
 		.peak = level,
 		.reserved = last.reserved,
 		.device = last.device,
-		.mark = s->step_mark,
+		.step = s->step_mark,
 		.activity = (uint8_t)a,
 	};
 	s->step_mark = 0;

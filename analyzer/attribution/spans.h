@@ -23,14 +23,18 @@ struct span {
 	uint32_t allocs, frees;
 	bytes floor, peak;      /* lowest and highest level of `allocated` */
 	bytes reserved, device; /* levels at its end */
-	uint32_t step;          /* from 1; 0: not known */
-	uint32_t mark;          /* number of the job's mark that a step begins here; 0: none */
+	/* From 1; 0: not known. Before steps_number(), the number of the job's mark that a step
+	 * begins here; 0: none. */
+	uint32_t step;
 	uint8_t activity, phase;
 	uint8_t next; /* the next activity other than MAIN and ZERO_GRAD */
 	/* The job's own code freed within the span all that it allocated there. */
-	uint8_t is_closed;
-	uint8_t leads; /* evaluation with which a step begins (evaluation.h) */
+	uint8_t is_closed : 1;
+	uint8_t leads : 1; /* evaluation with which a step begins (evaluation.h) */
 };
+
+/* A cache line: a long trace has a million of them. */
+_Static_assert(sizeof(struct span) == 64, "a span is 64 bytes");
 
 struct spans {
 	struct span *list;

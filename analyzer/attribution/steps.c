@@ -135,11 +135,11 @@ static void find_marks(struct numbering *n)
 	size_t i = 0;
 	int infers = 0;
 
-	for (; i < n->count && !n->list[i].mark; i++)
+	for (; i < n->count && !n->list[i].step; i++)
 		infers |= n->list[i].activity == ACTIVITY_EVALUATION;
 	if (i == n->count)
 		return;
-	n->first_mark = n->list[i].mark;
+	n->first_mark = n->list[i].step;
 	n->before_marks = n->first < i || (infers && n->first == n->count);
 	if (!n->before_marks)
 		n->first = i;
@@ -216,8 +216,9 @@ static void number(struct numbering *n)
 		if (s->activity == ACTIVITY_GAP)
 			step = 0;
 		complete = backward_seen && turn && turn->ends && i > turn->last;
-		if (n->first_mark ? s->mark != 0 : i >= n->first && complete && begins(n, i)) {
-			step = s->mark ? s->mark + n->before_marks : step + (step != 0);
+		/* the job's mark stands where the step's number will be */
+		if (n->first_mark ? s->step != 0 : i >= n->first && complete && begins(n, i)) {
+			step = s->step ? s->step + n->before_marks : step + (step != 0);
 			backward_seen = complete = 0;
 			before = PHASE_FORWARD;
 		}

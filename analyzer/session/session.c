@@ -1,5 +1,6 @@
 #include "session/session.h"
 
+#include <malloc.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,6 +82,9 @@ static int is_reduced(const struct trace_files *files, const struct session_opti
 	return files->count > SESSION_MAX_WHOLE && !o->keep_live && !o->keep_peak_blocks;
 }
 
+/* What stays of each rank lies between the pages that its replay used and freed. */
+#define TRIM_EVERY 128
+
 static void *read_files(void *context)
 {
 	struct reading *c = context;
@@ -107,7 +111,8 @@ static void *read_files(void *context)
 			rank_share_texts(&own.ranks[k], c->report->texts);
 		if (!c->options->on_devices)
 			move_ranks(c->report, &own);
-		c->done++;
+		if (++c->done % TRIM_EVERY == 0)
+			malloc_trim(0);
 		if (c->options->progress && count > 1)
 			c->options->progress(NULL, (double)c->done / (double)count);
 	}

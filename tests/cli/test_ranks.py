@@ -2,10 +2,11 @@
 import json
 import os
 import shutil
+import subprocess
 import tempfile
 import unittest
 
-from harness import Case, JOBS, MEMTRACE, MiB, torchrun
+from harness import BUILD, Case, JOBS, MEMTRACE, MiB, torchrun
 
 SMALL = ["--layers", "2", "--hidden", "128", "--heads", "4", "--vocab", "1000", "--seq", "128"]
 
@@ -37,6 +38,18 @@ class Ranks(Case):
         text = self.run_([MEMTRACE, "report", self.traces], COLUMNS=columns, NO_COLOR=1, CLICOLOR_FORCE=1).stdout
         self.assertNotIn("\033", text)
         return text.splitlines()
+
+
+class ManyRanks(Ranks):
+    def test_memory(self):
+        """What is kept of a rank is some 10 KiB, whatever the lengths of its texts: the memory that its replay freed is used again."""
+        os.mkdir(self.traces)
+        subprocess.run([os.path.join(BUILD, "bench", "make_job"), self.traces, "3000", "2000"], check=True)
+        for length in 32, 40, 56, 72:
+            path = os.path.join(self.dir, "").ljust(length, "x")
+            os.symlink(self.traces, path)
+            with self.subTest(length=length):
+                self.assertLess(self.most_memory("report", "--json", path), 64 * MiB)
 
 
 class DataParallel(Ranks):
