@@ -270,6 +270,11 @@ static char *word_list(const char *value)
 	return buf_take(&b);
 }
 
+static int is_list_of_layers(int field)
+{
+	return field == CONFIG_moe_layer_freq || field == CONFIG_linear_attention_freq;
+}
+
 /* The values that a field accepts, for messages. */
 static const char *wanted(int field, char *to, size_t room)
 {
@@ -288,8 +293,8 @@ static const char *wanted(int field, char *to, size_t room)
 		break;
 	case TEXT:
 		snprintf(to, room, "%s%s",
-			 limits[field].choices            ? "one of: "
-			 : field == CONFIG_moe_layer_freq ? "a number, or a list of 0 and 1"
+			 limits[field].choices      ? "one of: "
+			 : is_list_of_layers(field) ? "a number, or a list of 0 and 1"
 			 : field == CONFIG_hybrid_layer_pattern
 				 ? "letters of layers, M G * D + - E, with | between stages and / "
 				   "before further predictions"
@@ -310,7 +315,7 @@ static int in_range(int field, double value)
 /* Text in the only form that the rest of the program reads. */
 static char *plain_text(int field, const char *value)
 {
-	if (field == CONFIG_moe_layer_freq)
+	if (is_list_of_layers(field))
 		return layer_pattern(value);
 	if (field == CONFIG_hybrid_layer_pattern && !hybrid_pattern_is_valid(value))
 		return NULL;

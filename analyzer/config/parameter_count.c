@@ -76,22 +76,45 @@ static int has_expert_layers(const struct config *c)
 	return config_has(c, CONFIG_num_experts) && c->num_experts > 0;
 }
 
+/* Is the layer marked in "[0,1,1]", the form that layer_pattern() gives? */
+static int is_listed(const char *list, int64_t layer)
+{
+	size_t at = 1 + 2 * (size_t)layer;
+
+	return strnlen(list, at + 1) > at && list[at] == '1';
+}
+
+/* In one pass: is_listed() for each layer would be quadratic. */
+static int64_t listed_layers(const struct config *c, const char *list)
+{
+	int64_t n = 0;
+
+	for (int64_t i = 0; i < c->num_layers && list[1 + i]; i++, list++)
+		n += list[1 + i] == '1';
+	return n;
+}
+
+static int64_t every_nth(const char *number)
+{
+	int64_t every = 0;
+
+	for (; *number >= '0' && *number <= '9' && every < 1000000; number++)
+		every = 10 * every + (*number - '0');
+	return every;
+}
+
 int config_moe_layer(const struct config *c, int64_t layer)
 {
 	const char *freq = config_has(c, CONFIG_moe_layer_freq) ? c->moe_layer_freq : "1";
-	int64_t every = 0;
+	int64_t every;
 
 	if (!has_expert_layers(c))
 		return 0;
 	if (config_has(c, CONFIG_hybrid_layer_pattern))
 		return hybrid_layer_kind(c->hybrid_layer_pattern, layer) == 'E';
-	if (*freq == '[') { /* "[0,1,1]", the form that layer_pattern() gives */
-		size_t at = 1 + 2 * (size_t)layer;
-
-		return strnlen(freq, at + 1) > at && freq[at] == '1';
-	}
-	for (; *freq >= '0' && *freq <= '9' && every < 1000000; freq++)
-		every = 10 * every + (*freq - '0');
+	if (*freq == '[')
+		return is_listed(freq, layer);
+	every = every_nth(freq);
 	return every > 0 && layer % every == 0;
 }
 
@@ -100,15 +123,41 @@ static int64_t expert_layers(const struct config *c)
 	const char *list = config_has(c, CONFIG_moe_layer_freq) ? c->moe_layer_freq : "";
 	int64_t n = 0;
 
-	if (has_expert_layers(c) && *list == '[') {
-		/* In one pass: config_moe_layer() for each layer would be quadratic. */
-		for (int64_t i = 0; i < c->num_layers && list[1 + i]; i++, list++)
-			n += list[1 + i] == '1';
-		return n;
-	}
+	if (has_expert_layers(c) && *list == '[')
+		return listed_layers(c, list);
 	for (int64_t i = 0; i < c->num_layers; i++)
 		n += config_moe_layer(c, i);
 	return n;
+}
+
+static const char *linear_layers_of(const struct config *c)
+{
+	if (!config_has(c, CONFIG_experimental_attention_variant) ||
+	    !config_has(c, CONFIG_linear_attention_freq))
+		return "1";
+	return c->linear_attention_freq;
+}
+
+int config_linear_layer(const struct config *c, int64_t layer)
+{
+	const char *freq = linear_layers_of(c);
+	int64_t every;
+
+	if (*freq == '[')
+		return is_listed(freq, layer);
+	every = every_nth(freq);
+	return every > 0 && (layer + 1) % every != 0;
+}
+
+static int64_t linear_layers(const struct config *c)
+{
+	const char *freq = linear_layers_of(c);
+	int64_t every;
+
+	if (*freq == '[')
+		return listed_layers(c, freq);
+	every = every_nth(freq);
+	return every > 0 ? c->num_layers - c->num_layers / every : 0;
 }
 
 static int64_t or_else(const struct config *c, enum config_field f, int64_t given, int64_t other)
@@ -133,7 +182,7 @@ static void attention(struct count *n, __int128 layers)
 	if (n->fused & FUSED_QKV) {
 		linear(n, layers, n->h, q + 2 * kv, bias);
 	} else {
-		linear(n, layers, n->h, q, bias);
+		linear(n, layers, n->h, c->attention_output_gate ? 2 * q : q, bias);
 		linear(n, 2 * layers, n->h, kv, bias);
 	}
 	linear(n, layers, q, n->h, (int)OR_ELSE(c, attention_output_bias, c->add_bias_linear));
@@ -141,6 +190,25 @@ static void attention(struct count *n, __int128 layers)
 		norm(n, layers, n->fused & WIDE_QK_NORM ? q : d);
 		norm(n, layers, n->fused & WIDE_QK_NORM ? kv : d);
 	}
+}
+
+/* Megatron-core's GatedDeltaNet: one projection for queries, keys, values, the gate, and two
+ * numbers for each head of values; a convolution over queries, keys and values; a norm of each
+ * head. */
+static void delta_net(struct count *n, __int128 layers)
+{
+	const struct config *c = n->c;
+	int64_t heads = OR_ELSE(c, linear_num_value_heads, 32);
+	int64_t width = OR_ELSE(c, linear_value_head_dim, 128), v = heads * width;
+	int64_t qk = OR_ELSE(c, linear_num_key_heads, 16) * OR_ELSE(c, linear_key_head_dim, 128);
+
+	if (!layers)
+		return;
+	linear(n, layers, n->h, 2 * qk + 2 * v + 2 * heads, 0);
+	module(n, layers, (__int128)(2 * qk + v) * OR_ELSE(c, linear_conv_kernel_dim, 4));
+	module(n, layers, 2 * heads);
+	norm(n, layers, width);
+	linear(n, layers, v, n->h, 0);
 }
 
 /* DeepSeek's attention: queries, keys and values pass through narrow projections. */
@@ -254,14 +322,16 @@ static void decoder_only(struct count *n, int64_t vocabulary, int64_t ffn)
 {
 	const struct config *c = n->c;
 	int64_t moe = expert_layers(c), norms = OR_ELSE(c, norms_per_layer, 2);
+	int64_t linear_attention = linear_layers(c), whole = c->num_layers - linear_attention;
 
 	module(n, 1, (__int128)vocabulary * n->h);
 	if (learns_positions(c))
 		module(n, 1, (__int128)c->max_position_embeddings * n->h);
 	if (c->multi_latent_attention)
-		latent_attention(n, c->num_layers);
+		latent_attention(n, whole);
 	else
-		attention(n, c->num_layers);
+		attention(n, whole);
+	delta_net(n, linear_attention);
 	feed_forward(n, c->num_layers - moe, ffn);
 	if (moe)
 		experts(n, moe, ffn);

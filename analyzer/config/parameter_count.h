@@ -12,6 +12,10 @@ int config_count_parameters(const struct config *c, int64_t *total, int64_t *lar
 /* Has layer `layer` (from 0) experts, by num_experts and moe_layer_freq? */
 int config_moe_layer(const struct config *c, int64_t layer);
 
+/* Has layer `layer` a gated delta net, by experimental_attention_variant and linear_attention_freq?
+ */
+int config_linear_layer(const struct config *c, int64_t layer);
+
 /* Is this model_type an encoder of text, with BERT's keys and modules? */
 int config_is_encoder(const char *type);
 /* Is it an encoder-decoder with T5's keys and modules? */

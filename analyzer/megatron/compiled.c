@@ -3,23 +3,13 @@
  * device. */
 #include "megatron/compiled.h"
 
+#include "kernels/measured.h"
+
 #include "util/util.h"
 
-/* The first run of a kernel measures its configurations and empties the L2 cache between the runs,
- * by a buffer. The first step's tensors are allocated in the cached block that this buffer leaves.
- */
-enum compiled_kernel { ACTIVATION, ACTIVATION_BACKWARD, DROPOUT, DROPOUT_BACKWARD };
-
-static void measure(struct machine *m, enum compiled_kernel kernel)
+static void measure(struct machine *m, enum measured_kernel kernel)
 {
-	struct megatron_rank *r = m->family;
-	tensor buffer;
-
-	if (r->measured & 1u << kernel)
-		return;
-	r->measured |= 1u << kernel;
-	buffer = tensor_new_as(m, TERM_FLUSH, m->constants.flush_buffer, U8);
-	tensor_unref(m, &buffer);
+	measure_kernel(m, kernel, m->constants.flush_buffer);
 }
 
 /* ---- activation functions ---- */
@@ -91,5 +81,26 @@ tensor compiled_dropout_add(struct machine *m, struct megatron_rank *r, tensor x
 		r->masks[r->mask_count++] = mask;
 	else
 		tensor_unref(m, &mask);
+	return out;
+}
+
+/* ---- attention's output gate ---- */
+
+static void gate_backward(struct machine *m, struct grad_node *n)
+{
+	for (int i = 0; i < 2; i++)
+		n->out[i] = tensor_new(m, n->in[0].n, n->in[0].type);
+	measure(m, OUTPUT_GATE_BACKWARD);
+}
+
+tensor compiled_gate(struct machine *m, tensor x, tensor gate)
+{
+	tensor in[2] = { x, gate }, out;
+	struct grad_node *n = grad_node_new(m, gate_backward, in, 2);
+
+	save_for_backward(m, n, x);
+	save_for_backward(m, n, gate);
+	out = with_grad_fn(tensor_new(m, x.n, x.type), n, 0);
+	measure(m, OUTPUT_GATE);
 	return out;
 }

@@ -10,5 +10,7 @@ tensor compiled_activation(struct machine *m, tensor x, struct param *bias, int 
 /* residual + dropout(x + bias) */
 tensor compiled_dropout_add(struct machine *m, struct megatron_rank *r, tensor x,
 			    struct param *bias, tensor residual);
+/* x times the sigmoid of attention's output gate */
+tensor compiled_gate(struct machine *m, tensor x, tensor gate);
 
 #endif

@@ -1,6 +1,7 @@
 #include "megatron/declare_layer.h"
 
 #include "patterns/hybrid_pattern.h"
+#include "megatron/gdn.h"
 #include "megatron/mamba.h"
 #include "megatron/mla.h"
 #include "megatron/moe.h"
@@ -12,7 +13,8 @@ static void declare_attention(struct model_chunk *c, struct megatron_layer *l)
 {
 	const struct megatron_rank *r = c->rank;
 	const struct hparams *s = r->s;
-	int64_t qkv = (r->heads + 2 * r->groups) * s->head;
+	int64_t queries = s->output_gate ? 2 * r->heads : r->heads;
+	int64_t qkv = (queries + 2 * r->groups) * s->head;
 
 	l->proj = declare_param(c, TERM_ATTENTION_WEIGHTS, s->hidden, r->heads * s->head, 0);
 	l->proj_bias = declare_bias(c, TERM_ATTENTION_WEIGHTS, s->hidden);
@@ -40,12 +42,15 @@ static void declare_cross_attention(struct model_chunk *c, struct megatron_layer
 	l->cross.kv_bias = declare_bias(c, TERM_ATTENTION_WEIGHTS, 2 * width);
 }
 
-static void declare_attention_part(struct model_chunk *c, struct megatron_layer *l)
+/* `linear`: a gated delta net takes the place of attention. */
+static void declare_attention_part(struct model_chunk *c, struct megatron_layer *l, int linear)
 {
 	const struct hparams *s = c->rank->s;
 
 	l->before_attention = declare_norm(c, s->hidden);
-	if (s->latent.kv_rank)
+	if (linear)
+		gdn_declare(c, l);
+	else if (s->latent.kv_rank)
 		mla_declare(c, l);
 	else
 		declare_attention(c, l);
@@ -75,7 +80,7 @@ void declare_hybrid_layer(struct model_chunk *c, struct megatron_layer *l, char 
 	if (kind == 'M')
 		mamba_declare(c, l);
 	else if (kind == '*')
-		declare_attention_part(c, l);
+		declare_attention_part(c, l, 0);
 	else
 		declare_mlp_part(c, l, kind == 'E');
 }
@@ -89,7 +94,7 @@ void declare_layer(struct model_chunk *c, struct megatron_layer *l, int64_t numb
 		return;
 	}
 	l->chunk = c;
-	declare_attention_part(c, l);
+	declare_attention_part(c, l, config_linear_layer(s->config, number));
 	if (attends)
 		declare_cross_attention(c, l);
 	declare_mlp_part(c, l, config_moe_layer(s->config, number));

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "megatron/graph_input.h"
 #include "megatron/layers.h"
 #include "megatron/moe.h"
 #include "megatron/mtp.h"

@@ -2,7 +2,7 @@
 #include "megatron/layers.h"
 
 #include "megatron/compiled.h"
-#include "megatron/graph_input.h"
+#include "megatron/gdn.h"
 #include "torch/checkpoint.h"
 #include "megatron/mamba.h"
 #include "megatron/mla.h"
@@ -136,27 +136,29 @@ static tensor head_norm(struct machine *m, struct megatron_layer *l, struct norm
 	return layer_norm(m, x, w->weight, w->bias, s->head);
 }
 
-/* Queries, keys and values: views of one product, normalized and rotated. */
+/* Queries, keys and values: views of one product, normalized and rotated. *gate is the part of the
+ * product that gates the output, with --attention-output-gate. */
 static void project(struct machine *m, struct megatron_layer *l, struct microbatch *b, tensor x,
-		    tensor *in)
+		    tensor *in, tensor *gate)
 {
 	struct megatron_rank *r = l->chunk->rank;
 	const struct hparams *s = r->s;
 	int64_t rows = x.n / s->hidden * (s->sequence_parallel ? s->tp : 1);
-	int64_t each = rows * s->head, sizes[3];
+	int64_t each = rows * s->head, sizes[4];
 	int copied;
-	tensor qkv, part[3];
+	tensor qkv, part[4] = { none, none, none, none };
 
-	sizes[0] = each * r->heads;
+	sizes[0] = sizes[3] = each * r->heads;
 	sizes[1] = sizes[2] = each * r->groups;
 	m->current_term = TERM_ATTN_QKV;
 	qkv = parallel_linear(m, r, x, l->qkv, l->qkv_bias, 1);
-	split(m, qkv, part, sizes, 3);
+	split(m, qkv, part, sizes, s->output_gate ? 4 : 3);
 	tensor_unref(m, &qkv);
 	/* reshape() of the query heads that share a key head */
 	copied = r->heads != r->groups && (r->groups > 1 || !s->transformer_engine);
 	if (copied)
 		tensor_assign(m, &part[0], contiguous(m, part[0]));
+	*gate = copied && s->output_gate ? contiguous(m, part[3]) : tensor_ref(part[3]);
 	if (s->qk_norm) {
 		tensor_assign(m, &part[0], head_norm(m, l, &l->q_norm, part[0]));
 		tensor_assign(m, &part[1], head_norm(m, l, &l->k_norm, part[1]));
@@ -172,39 +174,45 @@ static void project(struct machine *m, struct megatron_layer *l, struct microbat
 	if (copied && !s->rope && !s->qk_norm && s->transformer_engine)
 		tensor_assign(m, &in[1], contiguous(m, in[1]));
 	in[2] = tensor_ref(part[2]);
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < 4; i++)
 		tensor_unref(m, &part[i]);
 }
 
 /* Attention and its output projection. `in`: queries, keys and values, which are taken, and the
- * mask.
+ * mask. `gate`, if there is one, is taken, too.
  */
-static tensor attend(struct machine *m, struct megatron_rank *r, tensor *in, struct param *proj)
+static tensor attend(struct machine *m, struct megatron_rank *r, tensor *in, tensor gate,
+		     struct param *proj)
 {
 	tensor out = r->s->recompute_attention
 			     ? checkpoint_reentrant(m, core_attention, &r,
 						    sizeof(struct megatron_rank *), in, 4)
 			     : core_attention(m, &r, in);
 
+	if (gate.storage)
+		tensor_assign(m, &out, compiled_gate(m, out, gate));
 	m->current_term = TERM_ATTN_OUT;
 	tensor_assign(m, &out, parallel_linear(m, r, out, proj, NULL, 0));
 	tensor_assign(m, &out, tp_reduce(m, r, out));
 	for (int i = 0; i < 3; i++)
 		tensor_unref(m, &in[i]);
+	tensor_unref(m, &gate);
 	return out;
 }
 
 static tensor attention(struct machine *m, struct megatron_layer *l, struct microbatch *b, tensor x)
 {
 	struct megatron_rank *r = l->chunk->rank;
-	tensor in[4];
+	tensor in[4], gate = none;
 
+	if (l->gdn.in)
+		return gdn_forward(m, l, x);
 	if (r->s->latent.kv_rank)
 		mla_project(m, l, x, in);
 	else
-		project(m, l, b, x, in);
+		project(m, l, b, x, in, &gate);
 	in[3] = l->in_encoder ? b->encoder.mask : b->mask;
-	return attend(m, r, in, l->proj);
+	return attend(m, r, in, gate, l->proj);
 }
 
 /* CrossAttention: the encoder's output has a projection for keys and values. */
@@ -222,7 +230,7 @@ static tensor cross_attention(struct machine *m, struct megatron_layer *l, struc
 	tensor_unref(m, &kv);
 	in[0] = parallel_linear(m, r, x, l->cross.q, l->cross.q_bias, 1);
 	in[3] = b->encoder.cross_mask;
-	return attend(m, r, in, l->cross.proj);
+	return attend(m, r, in, none, l->cross.proj);
 }
 
 /* bias_dropout_add: residual + dropout(x + bias) */
@@ -358,6 +366,30 @@ static tensor hybrid_forward(struct machine *m, struct megatron_layer *l, struct
 	while (r->mask_count)
 		tensor_unref(m, &r->masks[--r->mask_count]);
 	return out;
+}
+
+int graph_has(const struct megatron_layer *l, enum graph_part part)
+{
+	const struct hparams *s = l->chunk->rank->s;
+
+	if (part == GRAPH_ATTENTION)
+		return s->graphs.attention;
+	return l->router ? s->graphs.router : s->graphs.mlp;
+}
+
+/* The input of a layer's part, which the caller owns: the graph's own copy if a graph begins there.
+ * If a graph has ended before, blocks are allocated again from here on. */
+static tensor graph_enter(struct machine *m, struct megatron_layer *l, enum graph_part part,
+			  tensor x)
+{
+	int wanted = l->chunk->rank->graphed && graph_has(l, part);
+
+	if (!wanted || m->in_graph) {
+		m->in_graph = wanted;
+		return tensor_ref(x);
+	}
+	m->in_graph = 1;
+	return contiguous(m, x);
 }
 
 tensor layer_forward(struct machine *m, struct megatron_layer *l, struct microbatch *b,

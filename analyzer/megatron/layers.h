@@ -20,4 +20,10 @@ tensor layer_forward(struct machine *m, struct megatron_layer *l, struct microba
 tensor layer_attention(struct machine *m, struct megatron_layer *l, struct microbatch *b, tensor x);
 tensor layer_mlp(struct machine *m, struct megatron_layer *l, tensor x);
 
+/* The parts of a layer that run in a CUDA graph. */
+enum graph_part { GRAPH_ATTENTION, GRAPH_MLP };
+
+/* Is the part of the layer in a graph? */
+int graph_has(const struct megatron_layer *l, enum graph_part part);
+
 #endif

@@ -3,6 +3,7 @@
 
 #include "torch/checkpoint.h"
 #include "megatron/bert.h"
+#include "megatron/gdn.h"
 #include "megatron/graphs.h"
 #include "megatron/mamba.h"
 #include "megatron/chunk.h"
@@ -480,6 +481,7 @@ static int check(const struct hparams *s, struct inputs *in)
 	check_padded(s, in);
 	check_t5(s, in);
 	check_hybrid(s, in);
+	check_gdn(s, in);
 	check_stages(s, in);
 	check_interleaving(s, in);
 	check_recompute(s, in);

@@ -19,13 +19,20 @@ struct mamba_weights {
 	struct param *conv, *conv_bias, *dt_bias, *a_log, *d, *in, *norm, *out;
 };
 
+/* GatedDeltaNet's */
+struct gdn_weights {
+	struct param *dt_bias, *a_log, *in, *conv, *out;
+	struct norm_weights norm;
+};
+
 struct megatron_layer {
 	struct model_chunk *chunk;
 	/* of a hybrid model, the letter of hybrid_layer_pattern: the layer is one part alone; '\0':
 	 * attention and a feed-forward network */
 	char kind;
 	struct mamba_weights mamba;
-	int in_encoder; /* T5's */
+	struct gdn_weights gdn; /* gdn.in NULL: the layer attends */
+	int in_encoder;         /* T5's */
 	struct norm_weights before_attention, before_mlp;
 	struct norm_weights q_norm, k_norm;
 	struct param *q_down, *kv_down, *kv_up; /* latent attention; q_down NULL: none */
@@ -35,7 +42,8 @@ struct megatron_layer {
 		struct norm_weights before;
 		struct param *proj, *proj_bias, *q, *q_bias, *kv, *kv_bias;
 	} cross;
-	struct param *router; /* NULL: dense */
+	struct param *router;      /* NULL: dense */
+	struct param *shared_gate; /* NULL: none */
 	/* projections to the experts' width and back; NULL: it is that of the layer */
 	struct param *narrow, *widen, *narrow_bias, *widen_bias;
 	struct expert *experts, shared;
@@ -118,8 +126,7 @@ struct megatron_rank {
 	/* inputs and gradients of the output layer, until the gradient of its weight is computed */
 	tensor *waiting;
 	size_t waiting_count, waiting_room;
-	unsigned measured; /* bits: compiled kernels that have run */
-	tensor masks[2];   /* dropout masks of a checkpointed layer, until it returns */
+	tensor masks[2]; /* dropout masks of a checkpointed layer, until it returns */
 	size_t mask_count;
 	tensor global;     /* Megatron's GlobalMemoryBuffer */
 	tensor dummy;      /* _dummy_overflow_buf */

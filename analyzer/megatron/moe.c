@@ -62,6 +62,8 @@ void moe_declare(struct model_chunk *c, struct megatron_layer *l)
 	for (int64_t i = 0; i < count; i++)
 		l->experts[i] = declare_expert(c, TERM_EXPERT_WEIGHTS, expert_width(s),
 					       s->expert_ffn / s->etp);
+	if (s->shared_ffn && s->shared_gate)
+		l->shared_gate = declare_param(c, TERM_MLP_WEIGHTS, 1, s->hidden, 0);
 	if (s->shared_ffn)
 		l->shared = declare_expert(c, TERM_MLP_WEIGHTS, s->hidden, s->shared_ffn / s->tp);
 }
@@ -285,9 +287,21 @@ static tensor run_experts(struct machine *m, struct megatron_rank *r, const stru
 	return out;
 }
 
-static tensor shared_expert(struct machine *m, struct megatron_rank *r, const struct expert *e,
-			    tensor x)
+/* --moe-shared-expert-gate: one number for each token, of PyTorch's own product. */
+static tensor gated_expert(struct machine *m, struct param *weight, tensor x, tensor out)
 {
+	tensor gate = linear(m, x, weight, NULL), gated;
+
+	tensor_assign(m, &gate, sigmoid(m, gate));
+	gated = mul(m, out, gate);
+	tensor_unref(m, &gate);
+	return gated;
+}
+
+static tensor shared_expert(struct machine *m, struct megatron_layer *l, tensor x)
+{
+	struct megatron_rank *r = l->chunk->rank;
+	const struct expert *e = &l->shared;
 	tensor h, out;
 
 	m->current_term = TERM_MLP_HIDDEN;
@@ -296,6 +310,8 @@ static tensor shared_expert(struct machine *m, struct megatron_rank *r, const st
 	out = parallel_linear(m, r, h, e->down, NULL, 0);
 	tensor_unref(m, &h);
 	tensor_assign(m, &out, tp_reduce(m, r, out));
+	if (l->shared_gate)
+		tensor_assign(m, &out, gated_expert(m, l->shared_gate, x, out));
 	return out;
 }
 
@@ -344,7 +360,7 @@ int moe_captured(struct machine *m, struct megatron_layer *l, tensor x, tensor *
 	out[0] = route(m, r, l, x);
 	if (!r->s->shared_ffn)
 		return 1;
-	out[1] = shared_expert(m, r, &l->shared, x);
+	out[1] = shared_expert(m, l, x);
 	return 2;
 }
 
@@ -377,7 +393,7 @@ tensor moe_forward(struct machine *m, struct megatron_layer *l, tensor x)
 		input_ref_clear(m, &l->graph[i]);
 	/* the CUDA graph ends before tokens are dispatched */
 	if (s->shared_ffn && m->in_graph)
-		shared = shared_expert(m, r, &l->shared, x);
+		shared = shared_expert(m, l, x);
 	m->in_graph = 0;
 	m->current_term = TERM_MOE_TOKENS;
 	sent = l->narrow ? parallel_linear(m, r, x, l->narrow, l->narrow_bias, 0) : tensor_ref(x);
@@ -389,7 +405,7 @@ tensor moe_forward(struct machine *m, struct megatron_layer *l, tensor x)
 	if (!s->shared_ffn)
 		return out;
 	if (!shared.storage)
-		shared = shared_expert(m, r, &l->shared, x);
+		shared = shared_expert(m, l, x);
 	tensor_assign(m, &out, add(m, out, shared));
 	tensor_unref(m, &shared);
 	return out;

@@ -39,8 +39,10 @@ static void parallel_linear_backward(struct machine *m, struct grad_node *n)
 	enum dtype type = n->in[0].type;
 	struct megatron_rank *r = m->family;
 	int64_t t = n->sizes[3];
-	tensor whole;
+	tensor whole, copy = none;
 
+	if (n->ordered) /* one copy for each product; the first one is freed before the second */
+		copy = tensor_new(m, n->in[0].n, type);
 	if (t > 1)
 		global_buffer(m, r, n->sizes[0] * t, type);
 	if (n->edge[0]) {
@@ -51,15 +53,19 @@ static void parallel_linear_backward(struct machine *m, struct grad_node *n)
 		whole = n->out[0];
 		n->out[0] = tensor_new_as(m, TERM_COLLECTIVE, n->sizes[0], type);
 	}
+	tensor_unref(m, &copy);
 	if (waits(m, r, n)) {
 		if (t > 1)
 			tensor_unref(m, &whole);
 		return;
 	}
+	if (n->ordered)
+		copy = tensor_new(m, n->in[0].n, type);
 	n->out[1] = r->s->fused_gradient ? weight_gradient(m, r, n->sizes[1], n->sizes[4], type)
 					 : gemm(m, n->sizes[1], type);
 	if (n->edge[2])
 		n->out[2] = sum_rows(m, n->sizes[2], n->in[0].n / n->sizes[2], type);
+	tensor_unref(m, &copy);
 	if (t > 1)
 		tensor_unref(m, &whole);
 }

@@ -106,8 +106,10 @@ static void linear_backward(struct machine *m, struct grad_node *n)
 	enum dtype type = n->in[0].type;
 	struct megatron_rank *r = m->family;
 	int64_t t = n->sizes[3];
-	tensor gathered = none, whole, gradient = none, transposed = none;
+	tensor gathered = none, whole, gradient = none, transposed = none, copy = none;
 
+	if (n->ordered)
+		copy = tensor_new(m, n->in[0].n, type);
 	if (n->sizes[5])
 		gradient = fp8_gradient(m, r, n->in[0], &transposed);
 	if (t > 1)
@@ -125,6 +127,7 @@ static void linear_backward(struct machine *m, struct grad_node *n)
 	}
 	tensor_unref(m, &gradient);
 	tensor_unref(m, &transposed);
+	tensor_unref(m, &copy);
 	if (n->edge[2])
 		n->out[2] = tensor_new(m, n->sizes[2], type);
 }

@@ -194,6 +194,9 @@ static int check(const struct plan *plan, struct err *e)
 
 	if (GIVEN(plan->config, hybrid_layer_pattern))
 		return err_set(e, "plan has no times of hybrid models (hybrid_layer_pattern) yet");
+	if (GIVEN(plan->config, experimental_attention_variant))
+		return err_set(e, "plan has no times of gated delta nets "
+				  "(experimental_attention_variant) yet");
 
 	for (size_t i = 0; i < ARRAY_SIZE(needed); i++) {
 		const char *name = config_name(needed[i].field);

@@ -232,6 +232,8 @@ static const struct key_row rows[] = {
 	{ "reset_attention_mask", CONFIG_eod_mask_loss, take_mask_reset },
 	{ "hybrid_override_pattern", CONFIG_hybrid_layer_pattern, take_pattern },
 	{ "hybrid_layer_pattern", CONFIG_hybrid_layer_pattern, take_pattern },
+	{ "experimental_attention_variant", CONFIG_experimental_attention_variant, take_pattern },
+	{ "linear_attention_freq", CONFIG_linear_attention_freq, take_pattern },
 	{ "use_checkpoint_args", -1, take_checkpoint },
 	{ "encoder_seq_length", CONFIG_seq_length, NULL },
 	{ "decoder_num_layers", CONFIG_num_layers, NULL },
@@ -247,7 +249,7 @@ static const struct key_row rows[] = {
 	{ "step_batch_size_schedule", -1, take_schedule },
 };
 
-enum default_of { DEFAULT_ANY, DEFAULT_EXPERTS, DEFAULT_LATENT, DEFAULT_HYBRID };
+enum default_of { DEFAULT_ANY, DEFAULT_EXPERTS, DEFAULT_LATENT, DEFAULT_HYBRID, DEFAULT_DELTA_NET };
 
 static const struct {
 	enum default_of of;
@@ -370,6 +372,7 @@ static int put_defaults(struct reader *r, unsigned seen)
 		if ((defaults[i].of != DEFAULT_EXPERTS || c->num_experts > 0) &&
 		    (defaults[i].of != DEFAULT_LATENT || c->multi_latent_attention) &&
 		    (defaults[i].of != DEFAULT_HYBRID || c->hybrid_layer_pattern) &&
+		    (defaults[i].of != DEFAULT_DELTA_NET || c->experimental_attention_variant) &&
 		    config_set_default(c, defaults[i].field, defaults[i].value, origin, r->e))
 			return -1;
 	if (seen & TOKENIZER_GPT2 && !config_has(c, CONFIG_padded_vocab_size) &&

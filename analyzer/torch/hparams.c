@@ -1,6 +1,7 @@
 #include "torch/hparams.h"
 
 #include "config/parameter_count.h"
+#include "torch/hparams_megatron.h"
 
 #include <string.h>
 
@@ -81,17 +82,6 @@ static void read_architecture(struct hparams *s, struct inputs *in)
 	s->qk_norm = input_flag(in, CONFIG_qk_layernorm, 0);
 }
 
-/* The numbers are those of Megatron-core's TransformerConfig; a Mamba layer is twice as wide. */
-static void read_hybrid(struct hparams *s, struct inputs *in)
-{
-	s->pattern = GIVEN(in->c, hybrid_layer_pattern) ? in->c->hybrid_layer_pattern : NULL;
-	s->mamba.head = (int64_t)input_or(in, CONFIG_mamba_head_dim, 64, MAX_WIDTH);
-	s->mamba.heads = (int64_t)input_or(in, CONFIG_mamba_num_heads,
-					   largest(2 * s->hidden / s->mamba.head, 1), MAX_HEADS);
-	s->mamba.state = (int64_t)input_or(in, CONFIG_mamba_state_dim, 128, MAX_WIDTH);
-	s->mamba.groups = (int64_t)input_or(in, CONFIG_mamba_num_groups, 8, MAX_HEADS);
-}
-
 /* An encoder-decoder's seq_length is the encoder's. */
 static void read_encoder(struct hparams *s, struct inputs *in)
 {
@@ -123,7 +113,8 @@ static void read_model_type(struct hparams *s, struct inputs *in)
 	s->binary_head = s->is_bert && input_flag(in, CONFIG_bert_binary_head, 1);
 	s->hybrid = !strcmp(type, "hybrid");
 	if (s->hybrid)
-		read_hybrid(s, in);
+		hparams_read_hybrid(s, in);
+	hparams_read_delta_net(s, in);
 }
 
 /* Megatron-core's own attention has one implementation; Transformer Engine chooses one unless
@@ -153,22 +144,6 @@ static void read_implementation(struct hparams *s, struct inputs *in)
 		s->attention = FUSED_ATTENTION;
 }
 
-/* With latent attention a query head has two parts: without and with rotary positions. */
-static void read_latent(struct hparams *s, struct inputs *in)
-{
-	s->value_head = s->head;
-	if (s->framework != MEGATRON || !input_flag(in, CONFIG_multi_latent_attention, 0))
-		return;
-	s->latent.q_rank = (int64_t)input_or_zero(in, CONFIG_q_lora_rank, 0, MAX_WIDTH);
-	s->latent.kv_rank = (int64_t)input_or(in, CONFIG_kv_lora_rank, 512, MAX_WIDTH);
-	s->latent.nope = (int64_t)input_or(in, CONFIG_qk_head_dim, 128, MAX_WIDTH);
-	s->latent.rope = (int64_t)input_or(in, CONFIG_qk_pos_emb_head_dim, 64, MAX_WIDTH);
-	s->latent.value = (int64_t)input_or(in, CONFIG_v_head_dim, 128, MAX_WIDTH);
-	s->head = s->latent.nope + s->latent.rope;
-	s->value_head = s->latent.value;
-	s->groups = s->heads;
-}
-
 static void read_attention(struct hparams *s, struct inputs *in)
 {
 	static const enum attention kinds[] = { EAGER, EAGER, SDPA, FLASH };
@@ -177,7 +152,7 @@ static void read_attention(struct hparams *s, struct inputs *in)
 	s->attention = word < 0 ? s->defaults->attention : kinds[word];
 	if (s->framework == MEGATRON)
 		read_implementation(s, in);
-	read_latent(s, in);
+	hparams_read_latent(s, in);
 	s->attention_dropout = VALUE_OR(in->c, attention_dropout, 0);
 	s->hidden_dropout = VALUE_OR(in->c, hidden_dropout, 0);
 	s->packed = s->attention != FLASH && input_flag(in, CONFIG_packed_sequences, 0);
@@ -427,6 +402,7 @@ static void read_experts(struct hparams *s, struct inputs *in)
 	s->overlaps_experts = input_flag(in, CONFIG_overlap_moe_expert_parallel_comm, 0);
 	s->shared_ffn =
 		(int64_t)input_or_zero(in, CONFIG_moe_shared_expert_intermediate_size, 0, MAX_FFN);
+	s->shared_gate = input_flag(in, CONFIG_moe_shared_expert_gate, 0);
 }
 
 /* Megatron-LM's Muon does not use the distributed optimizer: each parameter is whole on one rank.

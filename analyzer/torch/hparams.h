@@ -63,6 +63,10 @@ struct hparams {
 	struct {
 		int64_t heads, head, state, groups;
 	} mamba;
+	struct delta_net {
+		int64_t taps, key, value, key_heads, value_heads;
+	} delta;                  /* Megatron-core's gated delta nets; taps 0: none */
+	int output_gate;          /* attention_output_gate */
 	int is_bert, binary_head; /* Megatron-core's BERT */
 	int64_t batch, microbatches;
 	int short_schedule; /* for a search: fewer micro-batches of a step are run */
@@ -108,6 +112,7 @@ struct hparams {
 	double attention_dropout, hidden_dropout;
 	/* experts; 0: dense */
 	int64_t experts, topk, expert_ffn, shared_ffn;
+	int shared_gate;      /* moe_shared_expert_gate */
 	int64_t expert_width; /* moe_latent_size; 0: that of the layers */
 	int overlaps_experts; /* overlap_moe_expert_parallel_comm */
 	double capacity;      /* most tokens of an expert over its even share; 0: no limit */

@@ -88,6 +88,8 @@ struct grad_node {
 	unsigned char params;   /* bits: the edges that lead to a parameter */
 	unsigned char received; /* bits: the outputs that have a gradient */
 	unsigned char kept;     /* filled elements of saved[] */
+	unsigned char ordered;  /* a linear layer: the gradient of its result has its dimensions in
+				   another order, and is copied */
 	unsigned char in_graph; /* its tensors are in a CUDA graph's pool */
 	enum dtype type;
 	enum term_id term;   /* current_term of the forward pass */
@@ -178,6 +180,7 @@ struct machine {
 	int replaying; /* it runs for the second time */
 	int stopped;
 	const struct module_hooks *module_hooks; /* module.h; NULL: none */
+	unsigned measured;                       /* bits: compiled kernels that have run */
 	/* kept cuBLAS workspaces: of the main thread, of the autograd thread */
 	tensor workspace[2];
 	void (*on_gradient)(struct machine *m,

@@ -39,6 +39,9 @@ ZERO = {**FEED, "framework": "deepspeed", "precision": "bf16-mixed", "optimizer_
         "world_size": 2, "zero_stage": 2, "overlap_comm": True, "reduce_bucket_size": 50000000}
 LATE = {"num_layers": 8, "hidden_size": 512, "num_query_groups": 4, "num_microbatches": 8, "add_bias_linear": False,
         "untie_embeddings_and_output_weights": False, "optimizer_implementation": "fused", "hidden_dropout": 0.0}
+DELTA = {"experimental_attention_variant": "gated_delta_net", "linear_conv_kernel_dim": 4, "linear_key_head_dim": 64, "linear_value_head_dim": 64,
+         "linear_num_key_heads": 4, "linear_num_value_heads": 8, "linear_attention_freq": "2", "hidden_size": 512, "num_attention_heads": 8,
+         "vocab_size": 8000, "num_layers": 2, "num_microbatches": 2, "seq_length": 512, "max_position_embeddings": 512, "deterministic_mode": True}
 FULL = {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": 1}
 
 
@@ -207,6 +210,11 @@ def accuracy_jobs():
                  **{**FULL, "recompute_method": "block", "recompute_num_layers": 2}),
         megatron("pp-recompute-groups", 2, num_layers=8, pipeline_model_parallel_size=2, num_microbatches=8,
                  **{**FULL, "recompute_num_layers": 4}),
+        megatron("delta-net", **{**gated, **DELTA, "micro_batch_size": 2}),
+        megatron("delta-net-tp-sp-gate", 2, **{**gated, **DELTA, "seq_length": 300, "max_position_embeddings": 300}, tensor_model_parallel_size=2,
+                 sequence_parallel=True, attention_output_gate=True),
+        megatron("delta-net-fla-recompute", **{**DELTA, "deterministic_mode": False, "linear_attention_freq": "[1,0,1]", "num_layers": 3,
+                                               "linear_value_head_dim": 128}, **FULL),
         # free blocks are split otherwise in each micro-batch: the peak is that of a late one
         megatron("pp-micro-batches", 2, **LATE, num_attention_heads=8, pipeline_model_parallel_size=2, ffn_hidden_size=1024,
                  vocab_size=50304, seq_length=777, max_position_embeddings=777, micro_batch_size=4, normalization="RMSNorm",
@@ -217,6 +225,14 @@ def accuracy_jobs():
     ]
 
 
+def settings_of(jobs):
+    """What the environment of a job with gated delta nets has besides; its caches are empty, so that each kernel measures its configurations."""
+    if not isinstance(jobs, dict) or "experimental_attention_variant" not in jobs:
+        return {}
+    fla = subprocess.run([os.path.join(ROOT, "tests", "fla-env.sh")], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+    return {"PYTHONPATH": fla}
+
+
 def simulate(jobs, ranks, launch):
     """The lines that every job, or every rank of one job, wrote."""
     with tempfile.TemporaryDirectory(prefix="memtrace-accuracy-") as directory:
@@ -224,8 +240,9 @@ def simulate(jobs, ranks, launch):
         with open(path, "w") as f:
             json.dump(jobs, f)
         command = launch(os.path.join(JOBS, "declared.py"), path, out)
+        settings = {**settings_of(jobs), "TRITON_CACHE_DIR": os.path.join(directory, "triton"), "TORCHINDUCTOR_CACHE_DIR": os.path.join(directory, "inductor")}
         done = subprocess.run([MEMTRACE, "simulate", "-o", os.path.join(directory, "traces"), "--gpu", COMMON["gpu"], "--gpus", str(ranks), "--",
-                               *command], env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, timeout=1800)
+                               *command], env=environment(**settings), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, timeout=1800)
         found = {}
         for name in os.listdir(directory):
             if name.startswith("out."):

@@ -31,6 +31,14 @@ def t5_parameters():
     return vocabulary * (WIDTH + 1) + 512 * WIDTH + 18 * layer(WIDTH, FFN) + 6 * cross + 2 * 2 * WIDTH
 
 
+DELTA = ["--num-layers", "6", "--hidden-size", "512", "--num-attention-heads", "8", "--group-query-attention", "--num-query-groups", "2", "--swiglu",
+         "--position-embedding-type", "rope", "--seq-length", "1024", "--max-position-embeddings", "1024", "--micro-batch-size", "4",
+         "--global-batch-size", "32", "--disable-bias-linear", "--bf16", "--vocab-size", "50257", "--no-gradient-accumulation-fusion", "--attention-backend",
+         "unfused", "--untie-embeddings-and-output-weights"]
+VARIANT = ["--experimental-attention-variant", "gated_delta_net", "--linear-attention-freq", "3", "--linear-key-head-dim", "64", "--linear-value-head-dim",
+           "64", "--linear-num-key-heads", "4", "--linear-num-value-heads", "8"]
+
+
 class Models(Case):
     def answer(self, *arguments, script="pretrain_gpt.py", status=0):
         words = [MEMTRACE, "estimate", "--system", "memtrace", "--json", "--world-size", "8", "--gpu", "H100-80GB", "--set", "container=dev"]
@@ -154,6 +162,39 @@ class Models(Case):
         self.assertEqual(said["estimates"][0]["per_stage"], plain["estimates"][0]["per_stage"])
         self.assertIn("--use-checkpoint-args", json.dumps(said))
         self.assertIn("sizes that stand in a checkpoint", self.answer(*BERT[2:], "--use-checkpoint-args", status=2))
+
+    def delta(self, *more):
+        said = self.answer(*DELTA, *more)
+        return {t["id"]: t["bytes"] for t in said["estimates"][0]["per_stage"][0]["terms"]}
+
+    def test_gated_delta_nets(self):
+        """Four of six layers, by a count by hand: four bytes for the gradient of each weight. What the rule of PyTorch saves is a row and a square above it for
+        each of the 63 rows of a chunk: 4 bytes for i + i^2 of them in each of 1024 / 64 chunks, 8 heads, and 4 sequences."""
+        q, v, heads = 4 * 64, 8 * 64, 8
+        net = 512 * (2 * q + 2 * v + 2 * heads) + 4 * (2 * q + v) + 2 * heads + 2 * 64 + v * 512
+        attention = 512 * (512 + 2 * 128) + 512 * 512
+        plain, with_nets, twice = (self.delta(*more)["gradients.buffer"] for more in ([], VARIANT, [*VARIANT, "--attention-output-gate"]))
+        self.assertLess(abs(with_nets - plain - 4 * 4 * (net - attention)), 4 * 4096)
+        self.assertLess(abs(twice - with_nets - 2 * 4 * 512 * 512), 4 * 4096)
+        rows = 4 * sum(i + i * i for i in range(1, 64)) * 4 * 8 * (1024 // 64)
+        rule = self.delta(*VARIANT, "--deterministic-mode")["activations.delta_net.rule"]
+        self.assertGreater(rule, 4 * rows)
+        self.assertLess(self.delta(*VARIANT)["activations.delta_net.rule"], rows)
+
+    def test_gate_of_a_shared_expert(self):
+        """A row of the hidden size's width in each of six layers."""
+        experts = ["--num-experts", "8", "--moe-ffn-hidden-size", "64", "--moe-shared-expert-intermediate-size", "64"]
+        without, gated = (self.delta(*experts, *more)["gradients.buffer"] for more in ([], ["--moe-shared-expert-gate"]))
+        self.assertLess(abs(gated - without - 4 * 6 * 512), 4 * 64)
+
+    def test_what_is_not_modelled_of_gated_delta_nets(self):
+        for arguments, key in ((["--experimental-attention-variant", "dsa"], "sparse attention (dsa)"), (["--experimental-attention-variant", "gdn2"], "gdn2"),
+                               (["--context-parallel-size", "2"], "context_parallel_size"), (["--linear-attention-freq", "[1,0]"], "one number for each layer"),
+                               (["--linear-num-key-heads", "3"], "multiple of linear_num_key_heads"), (["--tensor-model-parallel-size", "8"], "tensor parallelism"),
+                               (["--transformer-impl", "local"], "transformer_impl"), (["--fp8-format", "hybrid"], "not modelled with them"),
+                               (["--mtp-num-layers", "1"], "not modelled with them")):
+            self.assertIn(key, self.answer(*DELTA, *VARIANT, *arguments, status=2), arguments)
+        self.assertIn("linear_attention_freq", self.answer(*DELTA, *VARIANT[:2], status=2))
 
     def test_what_is_not_modelled_of_hybrid_models(self):
         for arguments, key in ((["--hybrid-layer-pattern", "MG"], "hybrid_layer_pattern"), (["--num-layers", "4"], "hybrid_layer_pattern"), (["--hybrid-layer-pattern", "ME"], "num_experts"),

@@ -1,5 +1,7 @@
 """The part of declared.py for Megatron-core: its local layers, schedules and optimizer."""
+import json
 import os
+import sys
 
 import torch
 
@@ -57,6 +59,8 @@ def routers_of_torch():
         moe_utils.te_general_gemm = None
 
 
+LINEAR = ("attention_output_gate", "experimental_attention_variant", "linear_conv_kernel_dim", "linear_key_head_dim", "linear_value_head_dim",
+          "linear_num_key_heads", "linear_num_value_heads")
 KINDS = {"bf16-mixed": torch.bfloat16, "fp16-mixed": torch.float16, "fp32": torch.float32}
 
 
@@ -68,7 +72,9 @@ def config_of(job):
     if "num_experts" in job:
         experts.update(num_moe_experts=job["num_experts"], moe_aux_loss_coeff=0.01)
     more = {k: job[k] for k in ("recompute_granularity", "recompute_method", "recompute_num_layers", "mtp_num_layers",
-                                "pipeline_model_parallel_layout") if k in job}
+                                "pipeline_model_parallel_layout", "deterministic_mode", *LINEAR) if k in job}
+    if "linear_attention_freq" in job:
+        more["linear_attention_freq"] = json.loads(job["linear_attention_freq"])
     if "recompute_modules" in job:
         more["recompute_modules"] = job["recompute_modules"].split(",")
     return TransformerConfig(
@@ -107,6 +113,41 @@ def other_model_of(job, config):
                      pre_process=parallel_state.is_pipeline_first_stage(), post_process=parallel_state.is_pipeline_last_stage(), **same)
 
 
+def kernels_of_delta_nets():
+    """Megatron-core 0.16.1 imports flash-linear-attention's norm from where it was before 0.6.0, the first version for the Triton of PyTorch 2.15.
+    Of each kernel's configurations two are compiled and measured: all of them need the same memory, and minutes."""
+    from triton.runtime.autotuner import Autotuner
+    make = Autotuner.__init__
+
+    def with_two(self, fn, names, configs, *others, **named):
+        make(self, fn, names, configs[:2], *others, **named)
+
+    Autotuner.__init__ = with_two
+    import fla.modules.norm.l2norm as l2norm
+    sys.modules.setdefault("fla.modules.l2norm", l2norm)
+
+
+def with_delta_nets(config, layers):
+    """The layers of a stage: those that linear_attention_freq names attend by a gated delta net, whose layers Megatron-core 0.16.1 specifies for
+    Transformer Engine alone."""
+    import copy
+    kernels_of_delta_nets()
+
+    from megatron.core.models.gpt.experimental_attention_variant_module_specs import get_linear_attention_pattern
+    from megatron.core.ssm.gated_delta_net import GatedDeltaNet, GatedDeltaNetSubmodules
+    from megatron.core.tensor_parallel.layers import ColumnParallelLinear, RowParallelLinear
+    from megatron.core.transformer.spec_utils import ModuleSpec
+    from megatron.core.transformer.torch_norm import WrappedTorchNorm
+    from megatron.core.transformer.transformer_block import TransformerBlockSubmodules, get_num_layers_to_build
+    from megatron.core.transformer.transformer_layer import get_transformer_layer_offset
+    linear = copy.deepcopy(layers)
+    linear.submodules.self_attention = ModuleSpec(
+        module=GatedDeltaNet, submodules=GatedDeltaNetSubmodules(in_proj=ColumnParallelLinear, out_norm=WrappedTorchNorm, out_proj=RowParallelLinear))
+    first = get_transformer_layer_offset(config)
+    kinds = get_linear_attention_pattern(config)[first:first + get_num_layers_to_build(config)]
+    return TransformerBlockSubmodules(layer_specs=[linear if kind else layers for kind in kinds], layer_norm=WrappedTorchNorm)
+
+
 def model_of(job, config):
     from megatron.core import parallel_state
     if "model_type" in job:
@@ -114,6 +155,8 @@ def model_of(job, config):
     from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec, get_gpt_mtp_block_spec
     from megatron.core.models.gpt.gpt_model import GPTModel
     layers = get_gpt_layer_local_spec(num_experts=job.get("num_experts"), normalization=job["normalization"])
+    if "experimental_attention_variant" in job:
+        layers = with_delta_nets(config, layers)
     chunks = job.get("virtual_pipeline_model_parallel_size")
     made = []
     for chunk in range(chunks or 1):

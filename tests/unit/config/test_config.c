@@ -335,6 +335,36 @@ static void parameters_of_gpt2(void **state)
 	assert_int_equal(largest, 50257 * 768);
 }
 
+/* By hand: h = 256, queries and keys 64, values 256 wide. A gated delta net has 256 (2 64 + 2 256 +
+ * 2 4) + 4 (2 64 + 256) + 2 4 + 64 + 256^2 = 233032, attention with a gate 256 (2 256 + 2 128) +
+ * 256^2 = 262144. */
+static void parameters_of_delta_nets(void **state)
+{
+	static const char *const freqs[] = { "4", "[1,1,0,1]", "[1]*2+[0]+[1]" };
+	int64_t total, largest;
+	char freq[64];
+
+	(void)state;
+	assert_int_equal(
+		set_all("arch=llama num_layers=4 hidden_size=256 num_attention_heads=4 num_query_groups=2 ffn_hidden_size=512 vocab_size=1000 "
+			"position_embedding_type=rope experimental_attention_variant=gated_delta_net linear_conv_kernel_dim=4 "
+			"linear_key_head_dim=32 linear_value_head_dim=64 linear_num_key_heads=2 linear_num_value_heads=4 "
+			"attention_output_gate=true"),
+		0);
+	for (size_t i = 0; i < sizeof(freqs) / sizeof(freqs[0]); i++) {
+		snprintf(freq, sizeof(freq), "linear_attention_freq=%s", freqs[i]);
+		assert_int_equal(set_all(freq), 0);
+		assert_int_equal(config_count_parameters(&config, &total, &largest, &why), 0);
+		assert_int_equal(total, 3 * 233032 + 262144 + 4 * 3 * 256 * 512 + 9 * 256 +
+						2 * 1000 * 256);
+	}
+	assert_int_equal(config_linear_layer(&config, 1), 1);
+	assert_int_equal(config_linear_layer(&config, 2), 0);
+	assert_int_equal(config_linear_layer(&config, 3), 1);
+	assert_int_equal(set_all("linear_attention_freq=1"), 0);
+	assert_int_equal(config_linear_layer(&config, 0), 0);
+}
+
 static void copies_are_deep(void **state)
 {
 	struct config copy;
@@ -381,6 +411,7 @@ int main(void)
 		T(contradictions_stop),
 		T(layouts_must_divide),
 		T(parameters_of_gpt2),
+		T(parameters_of_delta_nets),
 		T(copies_are_deep),
 		T(shows_key_value_source),
 	};

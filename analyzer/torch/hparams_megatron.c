@@ -1,0 +1,45 @@
+#include "torch/hparams_megatron.h"
+
+#include "util/util.h"
+
+/* With latent attention a query head has two parts: without and with rotary positions. */
+void hparams_read_latent(struct hparams *s, struct inputs *in)
+{
+	s->value_head = s->head;
+	if (s->framework != MEGATRON || !input_flag(in, CONFIG_multi_latent_attention, 0))
+		return;
+	s->latent.q_rank = (int64_t)input_or_zero(in, CONFIG_q_lora_rank, 0, MAX_WIDTH);
+	s->latent.kv_rank = (int64_t)input_or(in, CONFIG_kv_lora_rank, 512, MAX_WIDTH);
+	s->latent.nope = (int64_t)input_or(in, CONFIG_qk_head_dim, 128, MAX_WIDTH);
+	s->latent.rope = (int64_t)input_or(in, CONFIG_qk_pos_emb_head_dim, 64, MAX_WIDTH);
+	s->latent.value = (int64_t)input_or(in, CONFIG_v_head_dim, 128, MAX_WIDTH);
+	s->head = s->latent.nope + s->latent.rope;
+	s->value_head = s->latent.value;
+	s->groups = s->heads;
+}
+
+/* The numbers are those of Megatron-core's TransformerConfig; a Mamba layer is twice as wide. */
+void hparams_read_hybrid(struct hparams *s, struct inputs *in)
+{
+	s->pattern = GIVEN(in->c, hybrid_layer_pattern) ? in->c->hybrid_layer_pattern : NULL;
+	s->mamba.head = (int64_t)input_or(in, CONFIG_mamba_head_dim, 64, MAX_WIDTH);
+	s->mamba.heads = (int64_t)input_or(in, CONFIG_mamba_num_heads,
+					   largest(2 * s->hidden / s->mamba.head, 1), MAX_HEADS);
+	s->mamba.state = (int64_t)input_or(in, CONFIG_mamba_state_dim, 128, MAX_WIDTH);
+	s->mamba.groups = (int64_t)input_or(in, CONFIG_mamba_num_groups, 8, MAX_HEADS);
+}
+
+/* The numbers are those of Megatron-core's TransformerConfig. */
+void hparams_read_delta_net(struct hparams *s, struct inputs *in)
+{
+	struct delta_net *d = &s->delta;
+
+	s->output_gate = input_flag(in, CONFIG_attention_output_gate, 0);
+	if (!GIVEN(in->c, experimental_attention_variant))
+		return;
+	d->taps = (int64_t)input_or(in, CONFIG_linear_conv_kernel_dim, 4, MAX_WIDTH);
+	d->key = (int64_t)input_or(in, CONFIG_linear_key_head_dim, 128, MAX_WIDTH);
+	d->value = (int64_t)input_or(in, CONFIG_linear_value_head_dim, 128, MAX_WIDTH);
+	d->key_heads = (int64_t)input_or(in, CONFIG_linear_num_key_heads, 16, MAX_HEADS);
+	d->value_heads = (int64_t)input_or(in, CONFIG_linear_num_value_heads, 32, MAX_HEADS);
+}
