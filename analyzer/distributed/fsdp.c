@@ -24,7 +24,7 @@ void fsdp_wrap(struct machine *m, struct fsdp *f, const struct hparams *s, struc
 {
 	struct fsdp_unit *root;
 
-	*f = (struct fsdp){ .hparams = s, .count = blocks + 1 };
+	*f = (struct fsdp){ .hparams = s, .count = blocks + 1, .ranks = s->dp };
 	f->units = xcalloc(f->count, sizeof(*f->units));
 	root = &f->units[blocks];
 	root->fsdp = f;

@@ -18,15 +18,22 @@ static enum dtype compute_type(const struct fsdp *f)
 
 static int64_t share(const struct fsdp *f, int64_t n)
 {
-	return divide_up(n, f->hparams->dp);
+	return divide_up(n, f->ranks);
 }
 
-/* Elements of the first rank's shard: whole rows of a matrix, whole experts of a stack. */
-static int64_t shard_of(const struct fsdp *f, const struct param *p)
+/* Whole rows of a matrix, whole experts of a stack. */
+int64_t fsdp2_shard_of_rank(const struct fsdp *f, const struct param *p, int64_t rank)
 {
 	int64_t rows = p->stack ? p->stack : p->value.n / p->in;
+	int64_t parts = rows > 1 ? rows : p->value.n, each = share(f, parts);
+	int64_t left = parts - rank * each;
 
-	return rows > 1 ? share(f, rows) * (p->value.n / rows) : share(f, p->value.n);
+	return (left < 0 ? 0 : smaller_of(left, each)) * (p->value.n / parts);
+}
+
+static int64_t shard_of(const struct fsdp *f, const struct param *p)
+{
+	return fsdp2_shard_of_rank(f, p, 0);
 }
 
 /* Allocates the parameter's storage for the gathered weights, padded to the shards of all ranks. */
@@ -34,7 +41,7 @@ static void fill(struct machine *m, const struct fsdp *f, struct param *p)
 {
 	const int64_t n = p->value.n;
 
-	p->value.n = shard_of(f, p) * f->hparams->dp;
+	p->value.n = shard_of(f, p) * f->ranks;
 	if (p->value.storage)
 		storage_fill(m, p->value, compute_type(f));
 	else
@@ -92,7 +99,7 @@ static void before_backward(struct machine *m, struct fsdp_unit *u)
 		copy_out(m, u);
 		tensor_assign(m, &f->last_gather, none);
 	}
-	if (u > f->units && !u->is_root)
+	if (u > f->units && !u->is_root && !u->gathers_none_ahead)
 		gather(m, u - 1);
 }
 
@@ -134,8 +141,11 @@ tensor fsdp2_before(struct machine *m, struct fsdp_unit *u, tensor x)
 
 tensor fsdp2_after(struct machine *m, struct fsdp_unit *u, tensor x)
 {
-	if (!m->replaying && u->fsdp->hparams->reshard)
+	/* a region that runs again in the backward pass keeps its weights for it */
+	if (!m->replaying && !m->backward && u->fsdp->hparams->reshard)
 		reshard(m, u);
+	if (m->backward)
+		tensor_assign(m, &u->fsdp->last_gather, none);
 	return with_backward_hook(m, x, output_backward, u);
 }
 
@@ -145,6 +155,12 @@ void fsdp2_root_before(struct machine *m, struct fsdp *f)
 		copy_out(m, &f->units[f->count - 1]);
 }
 
+void fsdp2_root_reshard(struct machine *m, struct fsdp *f)
+{
+	if (f->hparams->reshard)
+		reshard(m, &f->units[f->count - 1]);
+}
+
 void fsdp2_root_after(struct machine *m, struct fsdp *f)
 {
 	tensor_assign(m, &f->last_gather, none);
@@ -152,6 +168,8 @@ void fsdp2_root_after(struct machine *m, struct fsdp *f)
 
 void fsdp2_start_backward(struct machine *m, struct fsdp *f)
 {
+	if (f->units[f->count - 1].count)
+		before_backward(m, &f->units[f->count - 1]);
 	if (f->count > 1 && f->units[f->count - 1].count)
 		gather(m, &f->units[f->count - 2]);
 }
@@ -177,7 +195,7 @@ void fsdp2_shard(struct machine *m, struct fsdp_unit *u)
 		struct param *p = u->params[i];
 
 		p->shard = shard_of(u->fsdp, p);
-		u->elements += p->shard * u->fsdp->hparams->dp;
+		u->elements += p->shard * u->fsdp->ranks;
 		u->shards[i] =
 			tensor_new_as(m, TERM_FLAT_WEIGHTS, p->shard, u->fsdp->hparams->weights);
 	}

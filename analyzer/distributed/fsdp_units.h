@@ -13,7 +13,8 @@ struct fsdp_unit {
 	tensor *shards;
 	tensor gathered; /* the output of the all-gather, until the next unit's is copied */
 	int unsharded;   /* its parameters are gathered */
-	int is_root, prefetched;
+	int is_root, prefetched, gathers_none_ahead;
+	size_t pending;          /* shards whose gradients are in `reduced` */
 	tensor reduced;          /* this rank's part of the reduced gradients */
 	struct grad_node *split; /* FSDP1: the node that splits the flat parameter into views */
 };
@@ -22,6 +23,7 @@ struct fsdp {
 	const struct hparams *hparams;
 	struct fsdp_unit *units; /* the blocks, then the root */
 	size_t count;
+	int64_t ranks; /* that share a parameter */
 	tensor last_gather, reduce_input;
 	/* FSDP1: the first forward pass has allocated the flat parameters; zero_grad() was called
 	 * since the last forward pass */

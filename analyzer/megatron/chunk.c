@@ -4,6 +4,7 @@
 #include "megatron/embedding_loss.h"
 #include "megatron/layers.h"
 #include "megatron/mtp.h"
+#include "megatron/sharded.h"
 #include "megatron/t5.h"
 #include "megatron/tensor_parallel.h"
 
@@ -14,13 +15,32 @@ struct layers_call {
 	struct microbatch *batch;
 };
 
+static tensor layer_unit(struct machine *m, struct megatron_layer *l, struct microbatch *b,
+			 tensor x)
+{
+	tensor in = sharded_before_layer(m, l, x), out = layer_forward(m, l, b, in);
+
+	tensor_unref(m, &in);
+	sharded_after_layer(m, l, &out);
+	return out;
+}
+
+static tensor embedding_unit(struct machine *m, struct model_chunk *c, struct microbatch *b)
+{
+	tensor x = sharded_before(m, c, SHARDED_EMBEDDING, none);
+
+	tensor_assign(m, &x, chunk_embed(m, c, b));
+	sharded_after(m, c, SHARDED_EMBEDDING, &x);
+	return x;
+}
+
 static tensor layers(struct machine *m, void *context, const tensor *in)
 {
 	struct layers_call *c = context;
 	tensor x = tensor_ref(in[0]);
 
 	for (int64_t i = 0; i < c->count; i++)
-		tensor_assign(m, &x, layer_forward(m, &c->first[i], c->batch, x));
+		tensor_assign(m, &x, layer_unit(m, &c->first[i], c->batch, x));
 	return x;
 }
 
@@ -48,13 +68,16 @@ tensor chunk_forward(struct machine *m, struct model_chunk *c, struct microbatch
 {
 	tensor x, out;
 
+	sharded_begin(m, c);
 	if (c->encoder.count)
 		b->encoder.output = t5_encode(m, c, b);
-	x = c->first ? chunk_embed(m, c, b) : tensor_ref(b->input.value);
+	x = c->first ? embedding_unit(m, c, b) : tensor_ref(b->input.value);
 	x = run_layers(m, c, b, x);
 	m->current_term = TERM_FINAL_NORM;
-	if (c->has_norm)
+	if (c->has_norm) {
+		tensor_assign(m, &x, sharded_before(m, c, SHARDED_NORM, x));
 		tensor_assign(m, &x, hidden_norm(m, c->rank, &c->norm, x));
+	}
 	if (!c->last)
 		return x;
 	if (c->mtp_count)

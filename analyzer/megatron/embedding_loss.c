@@ -1,6 +1,7 @@
 /* The embedding, the output layer and the loss of a Megatron-core model. */
 #include "megatron/embedding_loss.h"
 #include "megatron/bert.h"
+#include "megatron/sharded.h"
 #include "megatron/tensor_parallel.h"
 
 /* The gradient of weight[tokens]: index_put_with_sort_kernel() adds up a sorted copy of the
@@ -155,10 +156,13 @@ static void mean_backward(struct machine *m, struct grad_node *n)
 tensor token_losses(struct machine *m, struct model_chunk *c, tensor x, tensor *logits)
 {
 	struct megatron_rank *r = c->rank;
-	tensor labels = none, out;
+	tensor labels = none, out, in = sharded_before(m, c, SHARDED_OUTPUT, x);
 
 	m->current_term = TERM_LOGITS;
-	tensor_assign(m, logits, mcore_linear(m, r, x, c->output, c->output_bias, 1, r->s->defers));
+	tensor_assign(m, logits,
+		      mcore_linear(m, r, in, c->output, c->output_bias, 1, r->s->defers));
+	tensor_unref(m, &in);
+	sharded_after(m, c, SHARDED_OUTPUT, logits);
 	m->phase = LOSS;
 	m->current_term = TERM_LOSS;
 	if (r->s->batch > 1) /* [b, s] to [s, b] */
@@ -179,6 +183,7 @@ tensor chunk_loss(struct machine *m, struct model_chunk *c, tensor x)
 	in[0] = token_losses(m, c, words, &logits);
 	tensor_unref(m, &words);
 	tensor_unref(m, &logits);
+	sharded_end(m, c, &in[0]);
 	n = grad_node_new(m, mean_backward, in, 2);
 	if (n) {
 		n->sizes[0] = in[0].n;

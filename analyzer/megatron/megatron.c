@@ -9,7 +9,7 @@
 #include "megatron/chunk.h"
 #include "megatron/parameters.h"
 #include "megatron/schedule.h"
-#include "megatron/stages.h"
+#include "megatron/sharded.h"
 #include "megatron/t5.h"
 #include "megatron/tensor_parallel.h"
 #include "torch/streams.h"
@@ -149,6 +149,7 @@ static void backward_step(struct machine *m, struct model_chunk *c, struct micro
 	tensor_assign(m, &v->output_gradient, b->gradient);
 	tensor_assign(m, &v->output, b->output);
 	backward(m, &b->tape, v->output, tensor_ref(v->output_gradient));
+	sharded_finish(m, c->rank);
 	release_tables(m, b);
 	if (b->input.grad.storage)
 		tensor_set_term(m, b->input.grad, TERM_PIPELINE);
@@ -476,8 +477,7 @@ static int check(const struct hparams *s, struct inputs *in)
 	if (s->optimizer == SGD && s->zero)
 		input_reject(in, CONFIG_optimizer,
 			     "adam with the distributed optimizer: Megatron-core refuses another");
-	if (s->zero > 1)
-		input_reject(in, CONFIG_zero_stage, "0 or 1: Megatron's FSDP is not modelled yet");
+	check_sharded_model(s, in);
 	check_padded(s, in);
 	check_t5(s, in);
 	check_hybrid(s, in);

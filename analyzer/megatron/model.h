@@ -30,6 +30,7 @@ struct megatron_layer {
 	/* of a hybrid model, the letter of hybrid_layer_pattern: the layer is one part alone; '\0':
 	 * attention and a feed-forward network */
 	char kind;
+	size_t first_param; /* its first parameter in the module */
 	struct mamba_weights mamba;
 	struct gdn_weights gdn; /* gdn.in NULL: the layer attends */
 	int in_encoder;         /* T5's */
@@ -79,6 +80,7 @@ struct model_chunk {
 	int64_t mtp_count;
 	struct mtp_layer *mtp;
 	struct module module;
+	size_t after_layers;    /* the first parameter after those of the layers */
 	unsigned char *on_host; /* for each parameter: it is made on the host, in fp32 */
 	struct param *tokens, *positions, *token_types;
 	struct param *head, *output; /* the weight that belongs to the output layer, and the weight
@@ -99,6 +101,7 @@ struct model_chunk {
 struct optimizer_shard {
 	int64_t n;
 	int group, muon;
+	struct fsdp_unit *unit; /* of fully_shard; NULL: none */
 	tensor master, gradient, first, second;
 };
 
@@ -111,6 +114,8 @@ struct megatron_rank {
 	int64_t group;        /* micro-batches that a chunk runs in turn */
 	int64_t microbatches; /* micro-batches of a step */
 	struct model_chunk *chunks;
+	struct fsdp *fsdp;            /* fully_shard; NULL: not */
+	struct unit_buffers *buffers; /* Megatron's own FSDP; NULL: not */
 	struct optimizer_shard *shards;
 	size_t shard_count, shard_room;
 	tensor te_workspace[5]; /* workspaces of single products, and of the streams of a grouped

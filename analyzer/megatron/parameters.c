@@ -7,6 +7,7 @@
 #include "megatron/declare_layer.h"
 #include "megatron/declare.h"
 #include "megatron/mtp.h"
+#include "megatron/sharded.h"
 #include "megatron/t5.h"
 
 #include <stdlib.h>
@@ -32,10 +33,12 @@ static void declare_chunk(struct model_chunk *c)
 	for (int64_t i = 0; i < c->layer_count; i++) {
 		size_t from = c->module.count;
 
+		c->layers[i].first_param = from;
 		declare_layer(c, &c->layers[i], c->first_layer + i, c->encoder.count > 0);
 		if (fp8_layer(s, c->first_layer + i))
 			quantize_layer(c, from);
 	}
+	c->after_layers = c->module.count;
 	/* the final norm is in the chunk of the last layer with multi-token prediction, else in
 	 * that of the loss */
 	c->has_norm =
@@ -92,7 +95,9 @@ static enum dtype weight_type(const struct hparams *s, const struct param *p)
  * moved in fp32 and then converted. */
 static void make_parameters(struct machine *m, struct model_chunk *c)
 {
-	for (int pass = 0; pass < 3; pass++)
+	const int passes = c->rank->s->weights == F32 ? 2 : 3;
+
+	for (int pass = 0; pass < passes; pass++)
 		for (size_t i = 0; i < c->module.count; i++) {
 			struct param *p = c->module.params[i];
 			enum dtype type = pass == 1 ? F32 : weight_type(c->rank->s, p);
@@ -220,7 +225,8 @@ static void make_buffers(struct machine *m, struct model_chunk *c, enum buffer_k
 
 /* ---- the optimizer ---- */
 
-static void add_shard(struct machine *m, struct megatron_rank *r, int64_t n, int group, int muon)
+static void add_shard(struct machine *m, struct megatron_rank *r, int64_t n,
+		      struct optimizer_shard shard)
 {
 	struct optimizer_shard *sh;
 	tensor copy;
@@ -229,8 +235,9 @@ static void add_shard(struct machine *m, struct megatron_rank *r, int64_t n, int
 		return;
 	r->shards = grow(r->shards, r->shard_count, &r->shard_room, sizeof(*r->shards));
 	sh = &r->shards[r->shard_count++];
-	*sh = (struct optimizer_shard){ .n = n, .group = group, .muon = muon };
-	if (r->s->weights == F32)
+	*sh = shard;
+	sh->n = n;
+	if (r->s->weights == F32 || r->buffers)
 		return;
 	copy = tensor_new_as(m, TERM_MASTER, n, r->s->weights);
 	sh->master = tensor_new_as(m, TERM_MASTER, n, F32);
@@ -305,27 +312,38 @@ static int group_of(const struct hparams *s, const struct param *p)
 static void make_shards(struct machine *m, struct model_chunk *c, int group)
 {
 	const struct hparams *s = c->rank->s;
+	int sharded = is_sharded(c->rank);
 
 	for (size_t k = 0; k < c->module.count; k++) {
-		size_t i = s->zero ? c->module.count - 1 - k : k;
+		size_t i = s->zero && !sharded ? c->module.count - 1 - k : k;
 		const struct param *p = c->module.params[i];
+		const struct optimizer_shard shard = { .group = group,
+						       .muon = has_muon(s, p),
+						       .unit = sharded_unit(c, i) };
 
 		if (group_of(s, p) == group)
-			add_shard(m, c->rank, part(c, i), group, has_muon(s, p));
+			add_shard(m, c->rank, sharded ? sharded_part(c, i) : part(c, i), shard);
 	}
+}
+
+static void make_all_buffers(struct machine *m, struct model_chunk *c)
+{
+	c->slots = xcalloc(c->module.count, sizeof(struct buffer_slot));
+	for (int kind = 0; kind < BUFFERS; kind++)
+		make_buffers(m, c, (enum buffer_kind)kind);
 }
 
 void rank_make(struct machine *m, struct megatron_rank *r)
 {
+	int sharded;
+
 	for (int64_t i = 0; i < r->s->vpp; i++) {
 		declare_chunk(&r->chunks[i]);
 		make_parameters(m, &r->chunks[i]);
 	}
-	for (int64_t i = 0; i < r->s->vpp; i++) {
-		r->chunks[i].slots = xcalloc(r->chunks[i].module.count, sizeof(struct buffer_slot));
-		for (int kind = 0; kind < BUFFERS; kind++)
-			make_buffers(m, &r->chunks[i], (enum buffer_kind)kind);
-	}
+	sharded = sharded_wrap(m, r);
+	for (int64_t i = 0; !sharded && i < r->s->vpp; i++)
+		make_all_buffers(m, &r->chunks[i]);
 	r->dummy = tensor_new_as(m, TERM_OTHER, 1, I32);
 	for (size_t i = 0; r->s->training_loop && i < ARRAY_SIZE(r->numbers); i++)
 		r->numbers[i] = tensor_new_as(m, TERM_OTHER, 1, F32);
@@ -363,11 +381,13 @@ static void step_group(struct machine *m, struct megatron_rank *r, int group)
 void rank_step(struct machine *m, struct megatron_rank *r)
 {
 	m->phase = OPTIMIZER;
+	sharded_before_step(m, r);
 	/* fp32 gradients stay in the buffer, others are copied */
-	for (size_t i = 0; r->s->gradients != F32 && i < r->shard_count; i++)
+	for (size_t i = 0; !is_sharded(r) && r->s->gradients != F32 && i < r->shard_count; i++)
 		r->shards[i].gradient = tensor_new_as(m, TERM_GRADIENTS, r->shards[i].n, F32);
 	for (int group = 0; group < GROUPS; group++)
 		step_group(m, r, group);
+	sharded_after_step(m, r);
 	if (!r->s->training_loop)
 		rank_zero_grad(m, r);
 }
@@ -376,6 +396,7 @@ void rank_zero_grad(struct machine *m, struct megatron_rank *r)
 {
 	for (size_t i = 0; i < r->shard_count; i++)
 		tensor_unref(m, &r->shards[i].gradient);
+	sharded_zero_grad(m, r);
 }
 
 void rank_release(struct megatron_rank *r)
@@ -390,6 +411,7 @@ void rank_release(struct megatron_rank *r)
 		free(r->chunks[i].encoder.layers);
 		mtp_release(&r->chunks[i]);
 	}
+	sharded_release(r);
 	free(r->chunks);
 	free(r->shards);
 	free(r->waiting);

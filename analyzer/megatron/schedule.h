@@ -1,4 +1,4 @@
-/* The order of a rank's forward and backward passes. */
+/* The order of a rank's forward and backward passes, and the layers of its model chunks. */
 #ifndef MEMTRACE_MEGATRON_SCHEDULE_H
 #define MEMTRACE_MEGATRON_SCHEDULE_H
 
@@ -32,5 +32,16 @@ void schedule_begin_round(struct machine *m);
 /* After a round: how many of the `left` following ones have to be run. */
 int64_t schedule_rounds_left(struct batch_rounds *r, const struct machine *m, int64_t left);
 void schedule_rounds_release(struct batch_rounds *r);
+
+/* ---- the layers of each model chunk ---- */
+
+/* `stage`: of the pipeline; `chunk`: of the stage, by virtual pipeline parallelism. */
+int64_t chunk_first_layer(const struct hparams *s, int64_t stage, int64_t chunk);
+int64_t chunk_layers(const struct hparams *s, int64_t stage, int64_t chunk);
+/* Layers of multi-token prediction. */
+int64_t chunk_mtp(const struct hparams *s, int64_t stage, int64_t chunk);
+/* Rejects a layout that does not place each layer once, or multi-token prediction away from the
+ * loss. */
+void check_stages(const struct hparams *s, struct inputs *in);
 
 #endif

@@ -128,11 +128,12 @@ static void run_stage(const struct job_model *j, struct machine *m, int64_t stag
 	machine_settle(m);
 }
 
-/* The number of ranks to run. FSDP1 and ZeRO shard flat parameters, so ranks hold different pieces.
- */
+/* The number of ranks to run. FSDP1, ZeRO and Megatron's FSDP shard flat parameters, so ranks hold
+ * different pieces. Megatron-LM reports its last rank. */
 static int64_t different_ranks(const struct hparams *s)
 {
-	if (s->wrapper != FSDP1 && s->wrapper != ZERO)
+	if (s->wrapper != FSDP1 && s->wrapper != ZERO &&
+	    (s->wrapper != MEGATRON_FSDP || s->training_loop))
 		return 1;
 	return s->dp < MAX_RANKS_RUN ? s->dp : MAX_RANKS_RUN;
 }

@@ -5,8 +5,6 @@
 
 #include <string.h>
 
-#define MAX_EXPERTS_RUN 100000
-
 static const struct framework_row frameworks[] = {
 #define FRAMEWORK(kind, ...) [kind] = { __VA_ARGS__ },
 #include "torch/frameworks.def"
@@ -25,11 +23,14 @@ enum framework framework_read(struct inputs *in)
 
 static void read_wrapper(struct hparams *s, struct inputs *in)
 {
+	static const enum wrapper_kind own[] = { MEGATRON_OWN, MEGATRON_FSDP2, MEGATRON_FSDP };
 	enum wrapper_kind fsdp = input_or(in, CONFIG_fsdp_version, 2, 2) == 1 ? FSDP1 : FSDP2;
+	int sharded =
+		VALUE_OR(in->c, use_megatron_fsdp, 0) ? 2 : VALUE_OR(in->c, use_torch_fsdp2, 0);
 
 	s->dp = (int64_t)input_or(in, CONFIG_data_parallel_size, 1, MAX_RANKS);
 	s->zero = input_zero_stage(in, 0);
-	s->wrapper = s->framework == MEGATRON    ? MEGATRON_OWN
+	s->wrapper = s->framework == MEGATRON    ? own[sharded]
 		     : s->framework == DEEPSPEED ? (s->zero == 3 ? ZERO3 : ZERO)
 		     : s->zero == 3              ? fsdp
 		     : s->dp > 1                 ? DDP
@@ -429,7 +430,7 @@ static void check_experts(const struct hparams *s, struct inputs *in, wide rows)
 		input_reject(in, CONFIG_num_experts,
 			     "experts whose tensors have at most 2^48 elements");
 	if (s->framework == TRANSFORMERS && s->experts_as == EXPERTS_EAGER &&
-	    s->experts * s->layers > MAX_EXPERTS_RUN)
+	    s->experts * s->layers > 100000)
 		input_reject(in, CONFIG_num_experts,
 			     "at most 100000 experts in all layers together");
 }

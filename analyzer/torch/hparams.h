@@ -12,8 +12,19 @@ enum framework {
 #include "torch/frameworks.def"
 #undef FRAMEWORK
 };
-/* The wrapper of a model: torch's or DeepSpeed's; Megatron-core has its own. */
-enum wrapper_kind { UNWRAPPED, DDP, FSDP1, FSDP2, ZERO, ZERO3, MEGATRON_OWN };
+/* The wrapper of a model: torch's or DeepSpeed's; Megatron-core has three:
+ * contiguous buffers, FSDP2, and its own FSDP. */
+enum wrapper_kind {
+	UNWRAPPED,
+	DDP,
+	FSDP1,
+	FSDP2,
+	ZERO,
+	ZERO3,
+	MEGATRON_OWN,
+	MEGATRON_FSDP2,
+	MEGATRON_FSDP
+};
 enum attention { EAGER, SDPA, FLASH, FUSED_ATTENTION };
 /* transformers' experts_implementation */
 enum experts_kind { EXPERTS_GROUPED, EXPERTS_BATCHED, EXPERTS_EAGER };

@@ -117,6 +117,7 @@ struct param {
 	int64_t shard;          /* elements that this rank's optimizer updates; 0: all, -1: none */
 	struct fsdp_unit *unit; /* FSDP1: the unit; the parameter is a view of its flat parameter */
 	int64_t offset;         /* ZeRO: offset in the flat group */
+	int64_t bucket;         /* Megatron's own FSDP: the bucket that it is in */
 	struct sharded_param *sharded; /* ZeRO-3 */
 	tensor partition; /* ZeRO-3: this rank's partition, until all are copied into one tensor */
 	int in_bucket;    /* its gradient is a view of a bucket */
@@ -189,6 +190,7 @@ struct machine {
 	struct ddp *ddp;
 	struct zero *zero;
 	struct zero3 *zero3;
+	struct unit_buffers *unit_buffers;
 	int64_t in_flight; /* the most micro-batches that have activations at the same time */
 	int out_of_memory;
 	/* The training loop ends before the next step if the peak is larger; 0: it never does. */

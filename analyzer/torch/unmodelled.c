@@ -16,7 +16,6 @@ static const struct unmodelled_option stops[] = {
 	{ CONFIG_cpu_offloading, "activations in host memory" },
 	{ CONFIG_fine_grained_activation_offloading, "activations in host memory" },
 	{ CONFIG_optimizer_cpu_offload, "optimizer states in host memory" },
-	{ CONFIG_use_megatron_fsdp, "Megatron's FSDP" },
 	{ CONFIG_use_precision_aware_optimizer, "optimizer states of other types" },
 	{ CONFIG_fp32_residual_connection, "fp32 residuals" },
 	{ CONFIG_distribute_saved_activations, "sharded checkpoints" },

@@ -106,7 +106,36 @@ def megatron(draw):
     return job
 
 
-KINDS = {"megatron": megatron, "ddp": ddp, "fsdp1": lambda draw: fsdp(draw, 1), "fsdp2": lambda draw: fsdp(draw, 2), "zero1": lambda draw: zero(draw, 1),
+def megatron_fsdp2(draw):
+    """Megatron-core under PyTorch's fully_shard, which takes neither pipelines nor tied embeddings."""
+    sizes, gated, ranks, tp = sizes_of(draw, SIZE), draw((False, True)), *draw(((2, 1), (2, 1), (4, 1), (4, 2)))
+    job = {**MEGATRON, **sizes, "max_position_embeddings": sizes["seq_length"], "swiglu": gated, "add_bias_linear": draw((not gated, not gated, gated))}
+    job.update(vocab_size=draw((8000, 32000, 50304)), num_query_groups=draw((4, sizes["num_attention_heads"])), arch="llama" if gated else "gpt",
+               normalization=draw(("LayerNorm", "RMSNorm")), position_embedding_type=draw(("learned_absolute", "rope")),
+               num_microbatches=draw((1, 2, 4)), use_torch_fsdp2=True, use_distributed_optimizer=False, clip_grad=draw((1.0, 0.0)),
+               hidden_dropout=draw((0.0, 0.0, 0.1)), attention_dropout=draw((0.0, 0.0, 0.1)), reshard_after_forward=draw((True, True, True, False)),
+               precision=draw(("bf16-mixed", "bf16-mixed", "bf16-mixed", "fp32")), tensor_model_parallel_size=tp,
+               data_parallel_size=ranks // tp, world_size=ranks)
+    job.update(draw(({}, {}, FULL, {"recompute_granularity": "selective"})))
+    if draw((False, False, False, True)) and tp == 1:
+        job.update(num_experts=4, moe_router_topk=2, moe_ffn_hidden_size=job["ffn_hidden_size"] // 2, add_bias_linear=False,
+                   moe_token_dispatcher_type=draw(("alltoall", "allgather")))
+    return job
+
+
+def megatron_fsdp(draw):
+    """Megatron-core's own FSDP."""
+    job = megatron_fsdp2(draw)
+    del job["use_torch_fsdp2"], job["reshard_after_forward"]
+    strategy = draw(("no_shard", "optim", "optim_grads", "optim_grads_params", "optim_grads_params", "optim_grads_params"))
+    job.update(use_megatron_fsdp=True, data_parallel_sharding_strategy=strategy, use_distributed_optimizer=True, overlap_grad_reduce=draw((True, False)),
+               accumulate_allreduce_grads_in_fp32=draw((True, True, False)))
+    if draw((False, False, True)):
+        job["ddp_bucket_size"] = draw((1000000, 10000000))
+    return job
+
+
+KINDS = {"megatron": megatron, "megatron-fsdp": megatron_fsdp, "megatron-fsdp2": megatron_fsdp2, "ddp": ddp, "fsdp1": lambda draw: fsdp(draw, 1), "fsdp2": lambda draw: fsdp(draw, 2), "zero1": lambda draw: zero(draw, 1),
          "zero2": lambda draw: zero(draw, 2), "zero3": lambda draw: zero(draw, 3)}
 TURNS = ("megatron", "fsdp1", "zero3", "megatron", "ddp", "fsdp2", "zero2", "megatron", "zero1", "zero3")
 

@@ -321,11 +321,14 @@ def transformers(job):
     write(output, loss)
 
 
-def write(*kept):
-    """`kept` is the value to which the loop's variables still refer."""
+def write(*kept, peaks=()):
+    """`kept` is the value to which the loop's variables still refer; `peaks` are those before the first step and of each step, if PyTorch's were reset."""
+    found = {"peak_allocated_bytes": max([torch.cuda.max_memory_allocated(), *peaks]), "peak_reserved_bytes": torch.cuda.max_memory_reserved(),
+             "steady_bytes": torch.cuda.memory_allocated()}
+    if peaks:
+        found["step_peaks"] = peaks
     with open("%s.%s" % (sys.argv[2], os.environ.get("RANK", os.environ.get("JOB_NUMBER", 0))), "w") as f:
-        json.dump({"peak_allocated_bytes": torch.cuda.max_memory_allocated(), "peak_reserved_bytes": torch.cuda.max_memory_reserved(),
-                   "steady_bytes": torch.cuda.memory_allocated()}, f)
+        json.dump(found, f)
     del kept
 
 

@@ -228,12 +228,40 @@ def forward_step(iterator, model):
     return output, loss
 
 
+def wrapped(job, config):
+    """The model chunks in Megatron's wrapper: contiguous buffers, PyTorch's fully_shard, or its own FSDP."""
+    if job.get("use_torch_fsdp2"):
+        from megatron.core.distributed import TorchFullyShardedDataParallel
+        from megatron.core.distributed.torch_fully_sharded_data_parallel_config import TorchFullyShardedDataParallelConfig
+
+        class Sharded(TorchFullyShardedDataParallel):
+            def finish_grad_sync(self, force_all_reduce=False):
+                """As in later versions; that of 0.16.1 does not take the argument that it is given."""
+
+        config.transformer_impl = "local"
+        reduce = TorchFullyShardedDataParallelConfig(reshard_after_forward=job.get("reshard_after_forward", True))
+        return [Sharded(config, reduce, model) for model in model_of(job, config)]
+    from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig
+    if job.get("use_megatron_fsdp"):
+        from megatron.core.distributed.fsdp.mcore_fsdp_adapter import FullyShardedDataParallel
+        reduce = DistributedDataParallelConfig(
+            use_megatron_fsdp=True, data_parallel_sharding_strategy=job["data_parallel_sharding_strategy"], use_distributed_optimizer=True,
+            grad_reduce_in_fp32=job["accumulate_allreduce_grads_in_fp32"], bucket_size=job.get("ddp_bucket_size"),
+            overlap_grad_reduce=job.get("overlap_grad_reduce", False), overlap_param_gather=job.get("overlap_grad_reduce", False))
+        models = [FullyShardedDataParallel(config, reduce, model) for model in model_of(job, config)]
+        config.no_sync_func = models[0].no_sync
+        return models
+    reduce = DistributedDataParallelConfig(grad_reduce_in_fp32=job["accumulate_allreduce_grads_in_fp32"],
+                                           use_distributed_optimizer=job.get("use_distributed_optimizer", False))
+    return [DistributedDataParallel(config, reduce, model) for model in model_of(job, config)]
+
+
 def megatron(job, write):
     object_collectives_through_the_store()
     norms_of_torch()
     routers_of_torch()
     from megatron.core import parallel_state
-    from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig, finalize_model_grads
+    from megatron.core.distributed import finalize_model_grads
     from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
     from megatron.core.pipeline_parallel.schedules import get_forward_backward_func
     from megatron.core.tensor_parallel.random import model_parallel_cuda_manual_seed
@@ -248,14 +276,14 @@ def megatron(job, write):
     config = config_of(job)
     config.finalize_model_grads_func = finalize_model_grads
     sharded = job.get("use_distributed_optimizer", False)
-    reduce = DistributedDataParallelConfig(grad_reduce_in_fp32=job["accumulate_allreduce_grads_in_fp32"], use_distributed_optimizer=sharded)
-    models = [DistributedDataParallel(config, reduce, model) for model in model_of(job, config)]
+    models = wrapped(job, config)
     optimizer = get_megatron_optimizer(OptimizerConfig(lr=1e-4, bf16=config.bf16, fp16=config.fp16, use_distributed_optimizer=sharded,
                                                        params_dtype=config.params_dtype, clip_grad=job.get("clip_grad", 1.0),
                                                        optimizer=job["optimizer"], sgd_momentum=job.get("momentum", 0.9)), models)
     run = get_forward_backward_func()
-    chunked = len(models) > 1
+    chunked, peaks = len(models) > 1, [torch.cuda.max_memory_allocated()]
     for _ in range(STEPS):
+        torch.cuda.reset_peak_memory_stats()
         for model in models:
             model.zero_grad_buffer()
         optimizer.zero_grad()
@@ -263,5 +291,6 @@ def megatron(job, write):
             model=models if chunked else models[0], num_microbatches=job["num_microbatches"], seq_length=job["seq_length"],
             micro_batch_size=job["micro_batch_size"], decoder_seq_length=job.get("decoder_seq_length", job["seq_length"]), forward_only=False)
         optimizer.step()
+        peaks.append(torch.cuda.max_memory_allocated())
     optimizer.zero_grad()  # as before every step: the state that the next forward pass begins with
-    write()
+    write(peaks=peaks)
