@@ -179,16 +179,18 @@ static void project(struct machine *m, struct megatron_layer *l, struct microbat
 }
 
 /* Attention and its output projection. `in`: queries, keys and values, which are taken, and the
- * mask. `gate`, if there is one, is taken, too.
+ * mask. They are discarded behind attention if `d` is not NULL. `gate`, if there is one, is taken,
+ * too.
  */
 static tensor attend(struct machine *m, struct megatron_rank *r, tensor *in, tensor gate,
-		     struct param *proj)
+		     struct param *proj, struct discarded *d)
 {
 	tensor out = r->s->recompute_attention
 			     ? checkpoint_reentrant(m, core_attention, &r,
 						    sizeof(struct megatron_rank *), in, 4)
 			     : core_attention(m, &r, in);
 
+	discard_outputs(m, d, &out);
 	if (gate.storage)
 		tensor_assign(m, &out, compiled_gate(m, out, gate));
 	m->current_term = TERM_ATTN_OUT;
@@ -203,16 +205,17 @@ static tensor attend(struct machine *m, struct megatron_rank *r, tensor *in, ten
 static tensor attention(struct machine *m, struct megatron_layer *l, struct microbatch *b, tensor x)
 {
 	struct megatron_rank *r = l->chunk->rank;
+	struct discarded *d = NULL;
 	tensor in[4], gate = none;
 
 	if (l->gdn.in)
 		return gdn_forward(m, l, x);
 	if (r->s->latent.kv_rank)
-		mla_project(m, l, x, in);
+		d = mla_project(m, l, x, in);
 	else
 		project(m, l, b, x, in, &gate);
 	in[3] = l->in_encoder ? b->encoder.mask : b->mask;
-	return attend(m, r, in, gate, l->proj);
+	return attend(m, r, in, gate, l->proj, d);
 }
 
 /* CrossAttention: the encoder's output has a projection for keys and values. */
@@ -230,7 +233,7 @@ static tensor cross_attention(struct machine *m, struct megatron_layer *l, struc
 	tensor_unref(m, &kv);
 	in[0] = parallel_linear(m, r, x, l->cross.q, l->cross.q_bias, 1);
 	in[3] = b->encoder.cross_mask;
-	return attend(m, r, in, none, l->cross.proj);
+	return attend(m, r, in, none, l->cross.proj, NULL);
 }
 
 /* bias_dropout_add: residual + dropout(x + bias) */
@@ -282,15 +285,45 @@ static tensor mlp(struct machine *m, struct megatron_layer *l, tensor x)
 	return out;
 }
 
+struct norm_call {
+	struct megatron_rank *rank;
+	struct norm_weights *weights;
+};
+
+static void run_norm(struct machine *m, void *context, const tensor *in, tensor *out)
+{
+	struct norm_call *c = context;
+
+	out[0] = hidden_norm(m, c->rank, c->weights, in[0]);
+}
+
+/* The normalization before a part of a layer. --recompute-modules layernorm discards its output
+ * behind that part (*d), unless Transformer Engine's linear layer has it: `fused`. */
+static tensor norm_before(struct machine *m, struct megatron_rank *r, struct norm_weights *w,
+			  tensor x, int fused, struct discarded **d)
+{
+	struct norm_call call = { r, w };
+	struct discarded_region region = { run_norm, &call, sizeof(call), 1, 1 };
+	tensor out;
+
+	*d = NULL;
+	if (!r->s->recompute_norms || (r->s->transformer_engine && fused))
+		return hidden_norm(m, r, w, x);
+	*d = discardable(m, &region, &x, &out);
+	return out;
+}
+
 tensor layer_attention(struct machine *m, struct megatron_layer *l, struct microbatch *b,
 		       tensor input)
 {
 	struct megatron_rank *r = l->chunk->rank;
+	struct discarded *d;
 	tensor x, part, out;
 
 	m->current_term = TERM_ATTN_NORM;
-	x = hidden_norm(m, r, &l->before_attention, input);
+	x = norm_before(m, r, &l->before_attention, input, !r->s->latent.kv_rank, &d);
 	part = attention(m, l, b, x);
+	discard_outputs(m, d, &part);
 	tensor_unref(m, &x);
 	m->current_term = TERM_ATTN_OUT;
 	out = bias_dropout_add(m, r, part, l->proj_bias, input);
@@ -325,13 +358,17 @@ tensor layer_mlp(struct machine *m, struct megatron_layer *l, tensor input)
 {
 	struct megatron_rank *r = l->chunk->rank;
 	int again = l->router ? r->s->recompute_moe : r->s->recompute_mlp;
+	struct discarded *d;
 	tensor x, part, out;
 
 	m->current_term = TERM_MLP_NORM;
-	x = hidden_norm(m, r, &l->before_mlp, input);
+	x = norm_before(m, r, &l->before_mlp, input, !l->router, &d);
 	part = again ? checkpoint_reentrant(m, feed_forward, &l, sizeof(struct megatron_layer *),
 					    &x, 1)
 		     : feed_forward(m, &l, &x);
+	if (again && l->router && part.grad_fn)
+		checkpoint_input_refs(part, l->graph);
+	discard_outputs(m, d, &part);
 	tensor_unref(m, &x);
 	m->current_term = TERM_MLP_OUT;
 	out = bias_dropout_add(m, r, part, l->router ? NULL : l->down_bias, input);

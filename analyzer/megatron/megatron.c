@@ -8,6 +8,7 @@
 #include "megatron/mamba.h"
 #include "megatron/chunk.h"
 #include "megatron/parameters.h"
+#include "megatron/options.h"
 #include "megatron/schedule.h"
 #include "megatron/sharded.h"
 #include "megatron/t5.h"
@@ -394,25 +395,6 @@ static void check_dispatched(const struct hparams *s, struct inputs *in)
 		input_reject(in, CONFIG_moe_expert_capacity_factor, "64 at most");
 	if (rows * width * (s->capacity > 1 ? 64 : 1) > (wide)1 << 48)
 		input_reject(in, CONFIG_moe_router_topk, "fewer tokens that are sent to experts");
-}
-
-/* TransformerBlock._checkpointed_forward() runs no layer beyond the last one of a stage. */
-static void check_recompute(const struct hparams *s, struct inputs *in)
-{
-	int64_t n = s->recompute_layers;
-
-	if (s->recompute != RECOMPUTE_FULL || s->recompute_block || n == 1)
-		return;
-	if (s->experts || s->mtp)
-		input_reject(in, CONFIG_recompute_num_layers,
-			     "1 with experts or with layers that predict further tokens: their "
-			     "groups are not modelled yet");
-	for (int64_t i = 0; i < s->pp * s->vpp; i++)
-		if (chunk_layers(s, i / s->vpp, i % s->vpp) % n) {
-			input_reject(in, CONFIG_recompute_num_layers,
-				     "a number that divides the layers of each stage");
-			return;
-		}
 }
 
 /* forward_backward_pipelining_with_interleaving() rejects numbers of micro-batches that leave

@@ -50,44 +50,52 @@ static tensor latent_norm(struct machine *m, struct megatron_rank *r, struct nor
 	return layer_norm(m, x, w->weight, w->bias, width);
 }
 
-static tensor queries(struct machine *m, struct megatron_rank *r, struct megatron_layer *l,
-		      tensor x)
+/* The projections to the whole width, and q, k and v for attention: new tensors, in which the
+ * rotated parts follow the others. `in`: queries, keys and values of the smaller width, and the
+ * keys' rotated part. */
+static void widen(struct machine *m, void *context, const tensor *in, tensor *out)
 {
-	tensor narrow, q;
+	struct megatron_layer *l = *(struct megatron_layer **)context;
+	struct megatron_rank *r = l->chunk->rank;
+	const struct latent *a = &r->s->latent;
+	int64_t all = r->rows * r->heads, parts[2] = { all * a->nope, all * a->value };
+	tensor whole, part[2], rotated;
 
-	if (!l->q_down)
-		return parallel_linear(m, r, x, l->qkv, NULL, 1);
-	narrow = parallel_linear(m, r, x, l->q_down, NULL, 0);
-	tensor_assign(m, &narrow, latent_norm(m, r, &l->q_norm, narrow, r->s->latent.q_rank));
-	q = parallel_linear(m, r, narrow, l->qkv, NULL, 1);
-	tensor_unref(m, &narrow);
-	return q;
+	out[0] = parallel_linear(m, r, in[0], l->qkv, NULL, 1);
+	tensor_assign(m, &out[0], contiguous(m, out[0]));
+	whole = parallel_linear(m, r, in[1], l->kv_up, NULL, 1);
+	split(m, whole, part, parts, 2);
+	tensor_unref(m, &whole);
+	rotated = repeat(m, in[2], all * a->rope);
+	out[1] = cat(m, part[0], rotated);
+	out[2] = contiguous(m, part[1]);
+	tensor_unref(m, &rotated);
+	for (int i = 0; i < 2; i++)
+		tensor_unref(m, &part[i]);
 }
 
-/* q, k and v for attention: new tensors, in which the rotated parts follow the others. */
-void mla_project(struct machine *m, struct megatron_layer *l, tensor x, tensor *in)
+struct discarded *mla_project(struct machine *m, struct megatron_layer *l, tensor x, tensor *in)
 {
 	struct megatron_rank *r = l->chunk->rank;
 	const struct latent *a = &r->s->latent;
 	int64_t rows = x.n / r->s->hidden, sizes[2] = { rows * a->kv_rank, rows * a->rope };
-	int64_t all = r->rows * r->heads, parts[2] = { all * a->nope, all * a->value };
-	tensor narrow[2], whole, part[2];
+	struct discarded_region region = { widen, &l, sizeof(struct megatron_layer *), 3, 3 };
+	struct discarded *d = NULL;
+	tensor narrow[3], whole;
 
 	m->current_term = TERM_ATTN_QKV;
-	in[0] = queries(m, r, l, x);
-	tensor_assign(m, &in[0], contiguous(m, in[0]));
+	narrow[0] = l->q_down ? parallel_linear(m, r, x, l->q_down, NULL, 0) : tensor_ref(x);
 	whole = parallel_linear(m, r, x, l->kv_down, NULL, 0);
-	split(m, whole, narrow, sizes, 2);
+	split(m, whole, &narrow[1], sizes, 2);
 	tensor_unref(m, &whole);
-	tensor_assign(m, &narrow[0], latent_norm(m, r, &l->k_norm, narrow[0], a->kv_rank));
-	whole = parallel_linear(m, r, narrow[0], l->kv_up, NULL, 1);
-	split(m, whole, part, parts, 2);
-	tensor_unref(m, &whole);
-	tensor_assign(m, &narrow[1], repeat(m, narrow[1], all * a->rope));
-	in[1] = cat(m, part[0], narrow[1]);
-	in[2] = contiguous(m, part[1]);
-	for (int i = 0; i < 2; i++) {
+	if (l->q_down)
+		tensor_assign(m, &narrow[0], latent_norm(m, r, &l->q_norm, narrow[0], a->q_rank));
+	tensor_assign(m, &narrow[1], latent_norm(m, r, &l->k_norm, narrow[1], a->kv_rank));
+	if (r->s->recompute_latent)
+		d = discardable(m, &region, narrow, in);
+	else
+		widen(m, &l, narrow, in);
+	for (int i = 0; i < 3; i++)
 		tensor_unref(m, &narrow[i]);
-		tensor_unref(m, &part[i]);
-	}
+	return d;
 }

@@ -3,10 +3,12 @@
 #define MEMTRACE_MEGATRON_MLA_H
 
 #include "megatron/model.h"
+#include "torch/checkpoint.h"
 
 /* Declares the parameters of a layer's attention, after those of its normalization. */
 void mla_declare(struct model_chunk *c, struct megatron_layer *l);
-/* Fills in[]: q, k, v, which the caller owns. */
-void mla_project(struct machine *m, struct megatron_layer *l, tensor x, tensor *in);
+/* Fills in[]: q, k, v, which the caller owns. --recompute-modules mla_up_proj: returns what
+ * discards them; NULL: they are kept. */
+struct discarded *mla_project(struct machine *m, struct megatron_layer *l, tensor x, tensor *in);
 
 #endif

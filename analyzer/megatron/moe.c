@@ -165,17 +165,15 @@ static tensor activated(struct machine *m, struct megatron_rank *r, tensor h)
 }
 
 /* The products of all local experts. `sizes`: elements of x, elements of one weight, experts, one
- * grouped product (0 or 1), fp8 (0 or 1), input is recomputed (0 or 1). */
+ * grouped product (0 or 1), fp8 (0 or 1). */
 static void experts_backward(struct machine *m, struct grad_node *n)
 {
 	enum dtype type = n->in[0].type;
-	tensor gradients[MAX_AT_ONCE], quantized = none, transposed = none, again = none;
+	tensor gradients[MAX_AT_ONCE], quantized = none, transposed = none;
 	int64_t at_once = n->sizes[3] ? n->sizes[2] : 1;
 
 	if (at_once > MAX_AT_ONCE)
 		at_once = MAX_AT_ONCE;
-	if (n->sizes[5])
-		again = tensor_new_as(m, TERM_MOE_HIDDEN, n->sizes[0], type);
 	if (n->sizes[4])
 		quantized = fp8_gradient(m, m->family, n->in[0], &transposed);
 	n->out[0] = tensor_new(m, n->sizes[0], type);
@@ -187,12 +185,11 @@ static void experts_backward(struct machine *m, struct grad_node *n)
 	}
 	tensor_unref(m, &quantized);
 	tensor_unref(m, &transposed);
-	tensor_unref(m, &again);
 }
 
-/* `again`: the input is not saved; it is recomputed for the backward pass. */
+/* `original`: with fp8, the input itself is saved. */
 static tensor experts_linear(struct machine *m, struct megatron_rank *r, tensor x,
-			     const struct param *weight, int again)
+			     const struct param *weight, int original)
 {
 	struct grad_node *n = grad_node_new(m, experts_backward, &x, 1);
 	tensor out, rows = none, kept = none;
@@ -203,12 +200,10 @@ static tensor experts_linear(struct machine *m, struct megatron_rank *r, tensor 
 		n->sizes[2] = local_experts(r->s);
 		n->sizes[3] = r->s->grouped;
 		n->sizes[4] = weight->quantized;
-		n->sizes[5] = again;
 	}
 	if (weight->quantized)
 		rows = fp8_input(m, r, x, &kept);
-	if (!again)
-		save_for_backward(m, n, weight->quantized ? kept : x);
+	save_for_backward(m, n, weight->quantized && !original ? kept : x);
 	out = tensor_new(m, x.n / weight->in * (weight->value.n / weight->in), x.type);
 	tensor_unref(m, &rows);
 	tensor_unref(m, &kept);
@@ -234,29 +229,9 @@ static tensor weighted(struct machine *m, struct megatron_rank *r, tensor x)
 	return out;
 }
 
-/* --recompute-modules moe_act: the saved tensors of the activation function are recomputed */
-static void again_backward(struct machine *m, struct grad_node *n)
+static void run_weighted(struct machine *m, void *context, const tensor *in, tensor *out)
 {
-	tensor made = tensor_new(m, n->in[0].n, n->type);
-
-	n->out[0] = tensor_new(m, n->sizes[0], n->type);
-	tensor_unref(m, &made);
-}
-
-static tensor weighted_again(struct machine *m, struct megatron_rank *r, tensor x)
-{
-	struct grad_node *n = grad_node_new(m, again_backward, &x, 1);
-	tensor out;
-
-	if (n) {
-		n->sizes[0] = x.n;
-		n->type = x.type;
-	}
-	save_for_backward(m, n, x);
-	m->no_grad++;
-	out = weighted(m, r, x);
-	m->no_grad--;
-	return with_grad_fn(out, n, 0);
+	out[0] = weighted(m, *(struct megatron_rank **)context, in[0]);
 }
 
 static void quantize_experts(struct machine *m, struct megatron_rank *r, const struct expert *e)
@@ -271,17 +246,26 @@ static void quantize_experts(struct machine *m, struct megatron_rank *r, const s
 static tensor run_experts(struct machine *m, struct megatron_rank *r, const struct expert *e,
 			  tensor x)
 {
-	int again = r->s->recompute_activation, fp8 = e->up->quantized;
-	tensor h, out;
+	const struct discarded_region region = { run_weighted, &r, sizeof(struct megatron_rank *),
+						 1, 1 };
+	int fp8 = e->up->quantized;
+	struct discarded *d = NULL;
+	tensor h, active, out;
 
 	m->current_term = TERM_MOE_HIDDEN;
 	if (fp8)
 		quantize_experts(m, r, e);
 	h = fp8 ? moved(m, x, x.n) : tensor_ref(x);
 	tensor_assign(m, &h, experts_linear(m, r, h, e->up, 0));
-	tensor_assign(m, &h, again ? weighted_again(m, r, h) : weighted(m, r, h));
-	out = experts_linear(m, r, h, e->down, again);
+	if (r->s->recompute_activation)
+		d = discardable(m, &region, &h, &active);
+	else
+		active = weighted(m, r, h);
 	tensor_unref(m, &h);
+	/* set_save_original_input(): what will be discarded is saved itself, not in fp8 */
+	out = experts_linear(m, r, active, e->down, d != NULL);
+	discard_outputs(m, d, &out);
+	tensor_unref(m, &active);
 	if (fp8)
 		tensor_assign(m, &out, moved(m, out, out.n));
 	return out;
@@ -353,6 +337,29 @@ static tensor routed(struct machine *m, struct megatron_layer *l, tensor x, int6
 	return out;
 }
 
+struct shared_call {
+	struct megatron_rank *rank;
+	const struct expert *expert;
+};
+
+static tensor run_shared(struct machine *m, void *context, const tensor *in)
+{
+	struct shared_call *c = context;
+
+	return shared_expert(m, c->rank, c->expert, in[0]);
+}
+
+/* --recompute-modules shared_experts: a checkpoint of its own */
+static tensor maybe_shared_again(struct machine *m, struct megatron_rank *r, const struct expert *e,
+				 tensor x)
+{
+	struct shared_call call = { r, e };
+
+	return r->s->recompute_shared
+		       ? checkpoint_reentrant(m, run_shared, &call, sizeof(call), &x, 1)
+		       : run_shared(m, &call, &x);
+}
+
 int moe_captured(struct machine *m, struct megatron_layer *l, tensor x, tensor *out)
 {
 	struct megatron_rank *r = l->chunk->rank;
@@ -387,7 +394,12 @@ tensor moe_forward(struct machine *m, struct megatron_layer *l, tensor x)
 {
 	struct megatron_rank *r = l->chunk->rank;
 	const struct hparams *s = r->s;
-	tensor probabilities = route(m, r, l, x), out, shared = none, sent;
+	/* before the router, unless it overlaps with the exchange of tokens or is in a CUDA graph
+	 */
+	int begins =
+		s->shared_ffn && !m->in_graph && !VALUE_OR(s->config, moe_shared_expert_overlap, 0);
+	tensor shared = begins ? maybe_shared_again(m, r, &l->shared, x) : none;
+	tensor probabilities = route(m, r, l, x), out, sent;
 
 	for (size_t i = 0; i < ARRAY_SIZE(l->graph); i++)
 		input_ref_clear(m, &l->graph[i]);

@@ -1,5 +1,7 @@
-/* Options of Megatron-LM that this model does not count. */
+/* Options of Megatron-LM that this model does not count, and those of recomputation. */
 #include "megatron/options.h"
+
+#include "megatron/stages.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -67,4 +69,52 @@ void check_megatron_options(struct inputs *in)
 			     "learned_absolute, rope, yarn or none");
 	if (!strcmp(VALUE_OR(in->c, transformer_impl, "local"), "inference_optimized"))
 		input_reject(in, CONFIG_transformer_impl, "local or transformer_engine");
+}
+
+/* ---- recomputation ---- */
+
+/* TransformerBlock._checkpointed_forward() runs no layer beyond the last one of a stage. */
+static void check_layers(const struct hparams *s, struct inputs *in)
+{
+	int64_t n = s->recompute_layers;
+
+	if (s->recompute != RECOMPUTE_FULL || s->recompute_block || n == 1)
+		return;
+	if (s->experts || s->mtp)
+		input_reject(in, CONFIG_recompute_num_layers,
+			     "1 with experts or with layers that predict further tokens: their "
+			     "groups are not modelled yet");
+	for (int64_t i = 0; i < s->pp * s->vpp; i++)
+		if (chunk_layers(s, i / s->vpp, i % s->vpp) % n) {
+			input_reject(in, CONFIG_recompute_num_layers,
+				     "a number that divides the layers of each stage");
+			return;
+		}
+}
+
+/* Outputs that are discarded and recomputed: layernorm, mla_up_proj; and the shared experts. */
+static void check_modules(const struct hparams *s, struct inputs *in)
+{
+	int outputs = s->recompute_norms || s->recompute_latent;
+
+	if (s->recompute_latent && !s->latent.kv_rank)
+		input_reject(in, CONFIG_recompute_modules,
+			     "no mla_up_proj without multi_latent_attention: Megatron-core refuses "
+			     "it");
+	if (s->recompute_shared && VALUE_OR(in->c, moe_shared_expert_overlap, 0))
+		input_reject(in, CONFIG_recompute_modules,
+			     "no shared_experts with moe_shared_expert_overlap: Megatron-core "
+			     "refuses it");
+	if (outputs && s->fp8)
+		input_reject(in, CONFIG_recompute_modules,
+			     "neither layernorm nor mla_up_proj with fp8: not modelled yet");
+	if ((outputs || s->recompute_shared) && s->graphs.on)
+		input_reject(in, CONFIG_recompute_modules,
+			     "core_attn and moe_act alone with CUDA graphs: not modelled yet");
+}
+
+void check_recompute(const struct hparams *s, struct inputs *in)
+{
+	check_layers(s, in);
+	check_modules(s, in);
 }

@@ -198,3 +198,114 @@ void checkpoint_input_refs(tensor out, struct input_ref *input_refs)
 
 	e->input_refs = input_refs;
 }
+
+/* ---- outputs that are discarded ---- */
+
+#define DISCARD_CONTEXT 32
+
+struct discarded {
+	struct discarded_region region;
+	_Alignas(16) unsigned char context[DISCARD_CONTEXT];
+	struct grad_node *node; /* the region's in the graph; NULL: there is no graph */
+	struct tape tape;       /* the graph of the second run */
+	struct param leaf[DISCARD_INPUTS];
+	tensor out[DISCARD_OUTPUTS], again[DISCARD_OUTPUTS];
+	enum term_id term;
+};
+
+static void discarded_backward(struct machine *m, struct grad_node *n)
+{
+	struct discarded *d = n->ctx;
+	struct tape *tape = m->tape;
+	int first = -1;
+
+	m->tape = &d->tape;
+	for (int i = d->region.outputs - 1; i >= 0; i--) {
+		if (!n->in[i].storage)
+			continue;
+		if (first >= 0)
+			node_receive(d->again[first].grad_fn, d->again[first].output_nr,
+				     tensor_ref(n->in[first]));
+		first = i;
+	}
+	if (first >= 0)
+		backward(m, &d->tape, d->again[first], tensor_ref(n->in[first]));
+	m->tape = tape;
+	for (int i = 0; i < d->region.outputs; i++)
+		tensor_unref(m, &d->again[i]);
+	for (int i = 0; i < d->region.inputs; i++) {
+		n->out[i] = d->leaf[i].grad;
+		d->leaf[i].grad.storage = NULL;
+	}
+}
+
+struct discarded *discardable(struct machine *m, const struct discarded_region *region,
+			      const tensor *in, tensor *out)
+{
+	struct grad_node *n = grad_node_new(m, discarded_backward, in, region->inputs);
+	struct discarded *d = xcalloc(1, sizeof(*d));
+
+	if (region->size > sizeof(d->context))
+		BUG("the context of a region is too large");
+	d->region = *region;
+	memcpy(d->context, region->context, region->size);
+	d->node = n;
+	d->term = m->current_term;
+	for (int i = 0; i < region->inputs; i++)
+		save_for_backward(m, n, in[i]);
+	m->no_grad++;
+	region->run(m, d->context, in, out);
+	m->no_grad--;
+	for (int i = 0; i < region->outputs; i++) {
+		d->out[i] = tensor_ref(out[i]);
+		out[i] = with_grad_fn(out[i], n, i);
+	}
+	if (n)
+		n->ctx = d;
+	return d;
+}
+
+/* CheckpointWithoutOutput._recompute(), the hook of a gradient */
+static void compute_again(struct machine *m, struct grad_node *n)
+{
+	struct discarded *d = n->hook;
+	struct tape *tape = m->tape;
+	tensor in[DISCARD_INPUTS];
+
+	n->out[0] = tensor_ref(n->in[0]);
+	for (int i = 0; i < d->region.inputs; i++) {
+		in[i] = d->leaf[i].value = d->node->saved[i];
+		param_init(&d->leaf[i]);
+		in[i].grad_fn = d->node->edge[i] ? &d->leaf[i].accumulate : NULL;
+		in[i].output_nr = 0;
+	}
+	m->tape = &d->tape;
+	m->current_term = d->term;
+	d->region.run(m, d->context, in, d->again);
+	m->tape = tape;
+	for (int i = 0; i < d->region.outputs; i++) {
+		if (d->out[i].storage)
+			storage_fill(m, d->out[i], d->out[i].type);
+		tensor_unref(m, &d->out[i]);
+	}
+}
+
+void discard_outputs(struct machine *m, struct discarded *d, tensor *behind)
+{
+	struct grad_node *n;
+
+	if (!d)
+		return;
+	for (int i = 0; i < d->region.outputs; i++)
+		storage_empty(m, d->out[i]);
+	n = d->node ? grad_node_new(m, compute_again, behind, 1) : NULL;
+	if (n) {
+		n->hook = d;
+		*behind = with_grad_fn(*behind, n, 0);
+		return;
+	}
+	for (int i = 0; i < d->region.outputs; i++)
+		tensor_unref(m, &d->out[i]);
+	if (!d->node)
+		free(d);
+}

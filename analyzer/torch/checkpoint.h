@@ -28,4 +28,28 @@ tensor checkpoint_reentrant(struct machine *m,
 /* input_refs[i] gets input i of the region with the result `out` in its backward pass. */
 void checkpoint_input_refs(tensor out, struct input_ref *input_refs);
 
+/* ---- outputs that are discarded: Megatron-core's CheckpointWithoutOutput
+ * (tensor_parallel/random.py) ---- */
+/* A region runs without a graph. Its outputs are freed when the operations behind it have saved
+ * them. In the backward pass, before these operations need them, it runs again: the new outputs are
+ * copied into the old ones, and are kept with their graph until the region's own backward pass. */
+#define DISCARD_INPUTS 3
+#define DISCARD_OUTPUTS 3
+
+/* run() fills out[], each a whole tensor that the caller owns. */
+struct discarded_region {
+	void (*run)(struct machine *m, void *context, const tensor *in, tensor *out);
+	const void *context; /* has `size` bytes and is copied */
+	size_t size;
+	int inputs, outputs;
+};
+
+struct discarded;
+/* Runs the region; the caller owns out[] and calls discard_outputs() later. */
+struct discarded *discardable(struct machine *m, const struct discarded_region *region,
+			      const tensor *in, tensor *out);
+/* discard_output_and_register_recompute(): frees the outputs' blocks. They come back when the
+ * gradient of *behind, a result that was computed from them, is known. `d` NULL: does nothing. */
+void discard_outputs(struct machine *m, struct discarded *d, tensor *behind);
+
 #endif

@@ -266,10 +266,9 @@ static void read_recompute(struct hparams *s, struct inputs *in)
 	if (s->recompute == RECOMPUTE_SELECTIVE) {
 		const char *modules = VALUE_OR(in->c, recompute_modules, "core_attn");
 
-		s->recompute_attention = list_has(modules, "core_attn");
-		s->recompute_activation = list_has(modules, "moe_act");
-		s->recompute_mlp = list_has(modules, "mlp");
-		s->recompute_moe = list_has(modules, "moe");
+#define RECOMPUTED(field, word) s->field = list_has(modules, word);
+#include "torch/recomputed.def"
+#undef RECOMPUTED
 	}
 	s->recompute_block = input_word(in, CONFIG_recompute_method, 0, "uniform|block");
 }

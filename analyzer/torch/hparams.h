@@ -141,9 +141,10 @@ struct hparams {
 	int grad_scaler, keep_gradients; /* zero_grad(set_to_none=False) */
 	enum recompute recompute;
 	int64_t recompute_layers;
-	/* recompute_modules with RECOMPUTE_SELECTIVE: core_attn, moe_act, mlp (dense layers), moe
-	 */
-	int recompute_attention, recompute_activation, recompute_mlp, recompute_moe;
+	/* recompute_modules with RECOMPUTE_SELECTIVE */
+#define RECOMPUTED(field, word) int field;
+#include "torch/recomputed.def"
+#undef RECOMPUTED
 	int recompute_block; /* recompute_method */
 	struct {
 		int on, attention, mlp, router; /* parts of a layer that are in its CUDA graph */

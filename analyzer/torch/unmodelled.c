@@ -166,14 +166,23 @@ static void check_modules(const char *list, const char *const *known, size_t cou
 
 static void check_parts(const struct hparams *s, struct inputs *in)
 {
-	static const char *const again[] = { "core_attn", "moe_act", "mlp", "moe" };
+	static const char *const again[] = {
+#define RECOMPUTED(field, word) word,
+#include "torch/recomputed.def"
+#undef RECOMPUTED
+	};
 	static const char *const graphed[] = { "attn", "mlp", "moe_router", "moe_preprocess" };
 	const int all = s->framework == MEGATRON;
 
 	if (s->recompute == RECOMPUTE_SELECTIVE && GIVEN(in->c, recompute_modules))
 		check_modules(in->c->recompute_modules, again, all ? ARRAY_SIZE(again) : 1,
 			      CONFIG_recompute_modules,
-			      all ? "some of core_attn, moe_act, mlp, moe" : "core_attn", in);
+			      all ? "some of"
+#define RECOMPUTED(field, word) " " word
+#include "torch/recomputed.def"
+#undef RECOMPUTED
+				  : "core_attn",
+			      in);
 	if (s->graphs.on)
 		check_modules(VALUE_OR(in->c, cuda_graph_modules, ""), graphed, ARRAY_SIZE(graphed),
 			      CONFIG_cuda_graph_modules,

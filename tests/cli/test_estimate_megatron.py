@@ -183,13 +183,29 @@ class Megatron(Case):
         self.assertEqual(kept["peak_phase"], again["peak_phase"])
         self.assertLessEqual(abs(kept["peak_bytes"] - again["peak_bytes"] - 12 * 2 * 4096 * 2 * 2048 * 2), 4 * MIB)
 
+    def test_discarded_norms(self):
+        """layernorm: 12 layers keep neither of two outputs, 4096 tokens with 512 columns, until the backward pass. Transformer Engine's linear
+        layers have the norms of dense layers, which stay."""
+        sizes = ["--padded-vocab-size", "50304", "--disable-bias-linear"]
+        again = ["--recompute-granularity", "selective", "--recompute-modules"]
+        for implementation, kept in (("local", 0), ("transformer_engine", 12 * 2 * 4096 * 512 * 2)):
+            (_, stage), = self.stages(*sizes, *again, "layernorm", "--transformer-impl", implementation)
+            terms = {t["id"]: t["bytes"] for t in stage["terms"]}
+            self.near(terms.get("activations.attention.norm", 0) + terms.get("activations.mlp.norm", 0), kept, blocks=2)
+
+    def test_what_of_recomputation_stops(self):
+        again = ["--recompute-granularity", "selective", "--recompute-modules"]
+        for words in (["mla_up_proj"], ["layernorm", "--fp8-format", "hybrid"],
+                      ["shared_experts", "--num-experts", "8", "--moe-shared-expert-intermediate-size", "512", "--moe-shared-expert-overlap"]):
+            self.assertIn("recompute_modules", self.refused(*again, *words))
+
     def test_recomputed_feed_forward(self):
         """mlp: the input and the result of GELU, for 4096 tokens with 2048 columns, are not kept until the backward pass."""
         again = ["--padded-vocab-size", "50304", "--recompute-granularity", "selective", "--recompute-modules"]
         kept = [{t["id"]: t["bytes"] for t in self.stages(*words)[0][1]["terms"]}.get("activations.mlp.hidden", 0)
                 for words in (again[:2], [*again, "mlp"], [*again, "core_attn"])]
         self.assertEqual(kept, [12 * 2 * 4096 * 2048 * 2, 0, 12 * 2 * 4096 * 2048 * 2])
-        self.assertIn("recompute_modules", self.refused(*again[2:], "layernorm"))
+        self.assertIn("recompute_modules", self.refused(*again[2:], "loss"))
 
     def test_masks_of_a_checkpointed_layer(self):
         """Masks of compiled dropouts live until the layer returns: at the loss, which is the peak, none is live."""

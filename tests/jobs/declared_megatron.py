@@ -61,11 +61,44 @@ def routers_of_torch():
 
 LINEAR = ("attention_output_gate", "experimental_attention_variant", "linear_conv_kernel_dim", "linear_key_head_dim", "linear_value_head_dim",
           "linear_num_key_heads", "linear_num_value_heads")
+
+
+def discarded_outputs_without_fp8():
+    """CheckpointWithoutOutput of Megatron-core 0.16.1 asks Transformer Engine whether fp8 is on, also if it is not installed."""
+    import contextlib
+
+    from megatron.core.tensor_parallel import random
+
+    class Off:
+        is_fp8_enabled = staticmethod(lambda: False)
+
+    if not hasattr(random, "FP8GlobalStateManager"):
+        random.FP8GlobalStateManager = Off
+        random.activation_recompute_forward = random.fp8_autocast = lambda *args, **more: contextlib.nullcontext()
+
+
+def attention_of_two_widths():
+    """Megatron-core's latent attention asks for widths of keys and values, which its own DotProductAttention does not know, and takes
+    Transformer Engine's layers for installed."""
+    from megatron.core.models import backends
+    from megatron.core.extensions.transformer_engine import HAVE_TE
+    from megatron.core.transformer import multi_latent_attention
+    from megatron.core.transformer.dot_product_attention import DotProductAttention
+
+    class Attention(DotProductAttention):
+        def __init__(self, *args, k_channels=None, v_channels=None, **more):
+            super().__init__(*args, **more)
+
+    backends.LocalSpecProvider.core_attention = lambda self: Attention
+    multi_latent_attention.HAVE_TE = HAVE_TE
+
+
 KINDS = {"bf16-mixed": torch.bfloat16, "fp16-mixed": torch.float16, "fp32": torch.float32}
 
 
 def config_of(job):
-    from megatron.core.transformer.transformer_config import TransformerConfig
+    from megatron.core.transformer.transformer_config import MLATransformerConfig, TransformerConfig
+    latent = job.get("multi_latent_attention", False)
     gated, kind = job["swiglu"], KINDS[job["precision"]]
     experts = {k: job[k] for k in ("moe_router_topk", "moe_ffn_hidden_size", "moe_token_dispatcher_type", "expert_model_parallel_size",
                                    "expert_tensor_parallel_size", "moe_shared_expert_intermediate_size") if k in job}
@@ -77,7 +110,10 @@ def config_of(job):
         more["linear_attention_freq"] = json.loads(job["linear_attention_freq"])
     if "recompute_modules" in job:
         more["recompute_modules"] = job["recompute_modules"].split(",")
-    return TransformerConfig(
+    if latent:
+        more.update({k: job[k] for k in ("q_lora_rank", "kv_lora_rank", "qk_head_dim", "qk_pos_emb_head_dim", "v_head_dim")},
+                    multi_latent_attention=True, qk_layernorm=job["qk_layernorm"])
+    return (MLATransformerConfig if latent else TransformerConfig)(
         num_layers=job["num_layers"], hidden_size=job["hidden_size"], num_attention_heads=job["num_attention_heads"],
         num_query_groups=job["num_query_groups"], ffn_hidden_size=job["ffn_hidden_size"], normalization=job["normalization"],
         gated_linear_unit=gated, activation_func=torch.nn.functional.silu if gated else torch.nn.functional.gelu,
@@ -154,7 +190,8 @@ def model_of(job, config):
         return [other_model_of(job, config).cuda().to(config.params_dtype)]
     from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec, get_gpt_mtp_block_spec
     from megatron.core.models.gpt.gpt_model import GPTModel
-    layers = get_gpt_layer_local_spec(num_experts=job.get("num_experts"), normalization=job["normalization"])
+    layers = get_gpt_layer_local_spec(num_experts=job.get("num_experts"), normalization=job["normalization"],
+                                      multi_latent_attention=job.get("multi_latent_attention", False), qk_layernorm=job.get("qk_layernorm", False))
     if "experimental_attention_variant" in job:
         layers = with_delta_nets(config, layers)
     chunks = job.get("virtual_pipeline_model_parallel_size")
@@ -260,6 +297,9 @@ def megatron(job, write):
     object_collectives_through_the_store()
     norms_of_torch()
     routers_of_torch()
+    discarded_outputs_without_fp8()
+    if job.get("multi_latent_attention"):
+        attention_of_two_widths()
     from megatron.core import parallel_state
     from megatron.core.distributed import finalize_model_grads
     from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer

@@ -1,0 +1,65 @@
+"""Recomputed and offloaded modules of Megatron-core, at sizes drawn at random: the estimate against the real framework on the simulated device.
+
+    python3 tests/accuracy/accuracy_modules.py [COUNT [SEED]]
+
+Prints the relative errors of the peak and of what is allocated after the last step, job by job.
+"""
+import random
+import sys
+
+import accuracy
+import accuracy_runs
+from accuracy_runs import MEGATRON, torchrun
+
+LATENT = {"multi_latent_attention": True, "position_embedding_type": "rope", "qk_layernorm": True}
+MODULES = ["layernorm", "mla_up_proj", "shared_experts", "mlp", "core_attn", "moe"]
+
+
+def draw(random):
+    """A job with one to three recomputed modules."""
+    head, heads = random.choice([32, 64]), random.choice([4, 8, 12])
+    gated = random.random() < 0.5
+    job = {**MEGATRON, "num_layers": random.choice([3, 4, 6]), "hidden_size": head * heads, "num_attention_heads": heads, "num_query_groups": heads,
+           "ffn_hidden_size": 128 * random.randint(6, 24), "vocab_size": 128 * random.randint(8, 40), "micro_batch_size": random.choice([1, 2, 4]),
+           "num_microbatches": random.choice([1, 2, 3]), "seq_length": random.choice([256, 512, 768]), "swiglu": gated, "add_bias_linear": False,
+           "normalization": "RMSNorm" if gated else "LayerNorm"}
+    job["max_position_embeddings"] = job["seq_length"]
+    latent, experts = random.random() < 0.4, random.random() < 0.5
+    if latent:
+        job.update(LATENT, q_lora_rank=32 * random.randint(2, 8), kv_lora_rank=32 * random.randint(2, 8), qk_head_dim=32,
+                   qk_pos_emb_head_dim=random.choice([16, 32]), v_head_dim=head)
+    if experts:
+        job.update(num_experts=random.choice([4, 8]), moe_router_topk=2, moe_token_dispatcher_type="alltoall",
+                   moe_ffn_hidden_size=128 * random.randint(4, 12), moe_shared_expert_intermediate_size=128 * random.randint(4, 16))
+    if random.random() < 0.25:
+        job.update(world_size=2, tensor_model_parallel_size=2, sequence_parallel=True)
+    able = [m for m in MODULES if {"mla_up_proj": latent, "shared_experts": experts, "moe": experts, "mlp": not experts}.get(m, True)]
+    modules = random.sample(able, random.randint(1, min(3, len(able))))
+    if not {"layernorm", "mla_up_proj", "shared_experts"} & set(modules):
+        modules[0] = "layernorm"
+    if {"moe", "shared_experts"} <= set(modules):
+        modules.remove("moe")
+    return {**job, "recompute_granularity": "selective", "recompute_modules": ",".join(modules)}
+
+
+def errors(job):
+    """The relative errors of the peak and of the steady state, of the worst rank; and the bytes of the peak."""
+    ranks = job.get("world_size", 1)
+    found = accuracy_runs.simulate(job, ranks, lambda *c: torchrun(ranks, *c))
+    worst = max(found.values(), key=lambda entry: entry["peak_allocated_bytes"])
+    stage = max(accuracy.estimates_of(job)["memtrace"]["per_stage"], key=lambda stage: stage["peak_bytes"])
+    return stage["peak_bytes"] / worst["peak_allocated_bytes"] - 1, stage["steady_bytes"] / worst["steady_bytes"] - 1, worst
+
+
+def main():
+    count, seed = (int(n) for n in (sys.argv[1:] + ["8", "1"][len(sys.argv) - 1:]))
+    for i in range(count):
+        job = draw(random.Random("%d %d" % (seed, i)))
+        peak, steady, worst = errors(job)
+        shape = "latent" * ("q_lora_rank" in job) + " experts" * ("num_experts" in job) + " tp" * ("world_size" in job and job["world_size"] > 1)
+        print("%2d  peak %+7.3f %%  steady %+7.3f %%  %9.1f MiB  %-28s %s" % (
+            i, 100 * peak, 100 * steady, worst["peak_allocated_bytes"] / 2**20, job["recompute_modules"], shape), flush=True)
+
+
+if __name__ == "__main__":
+    main()
