@@ -337,27 +337,20 @@ static tensor routed(struct machine *m, struct megatron_layer *l, tensor x, int6
 	return out;
 }
 
-struct shared_call {
-	struct megatron_rank *rank;
-	const struct expert *expert;
-};
-
 static tensor run_shared(struct machine *m, void *context, const tensor *in)
 {
-	struct shared_call *c = context;
+	struct megatron_layer **l = context;
 
-	return shared_expert(m, c->rank, c->expert, in[0]);
+	return shared_expert(m, *l, in[0]);
 }
 
 /* --recompute-modules shared_experts: a checkpoint of its own */
-static tensor maybe_shared_again(struct machine *m, struct megatron_rank *r, const struct expert *e,
-				 tensor x)
+static tensor maybe_shared_again(struct machine *m, struct megatron_layer *l, tensor x)
 {
-	struct shared_call call = { r, e };
-
-	return r->s->recompute_shared
-		       ? checkpoint_reentrant(m, run_shared, &call, sizeof(call), &x, 1)
-		       : run_shared(m, &call, &x);
+	return l->chunk->rank->s->recompute_shared
+		       ? checkpoint_reentrant(m, run_shared, &l, sizeof(struct megatron_layer *),
+					      &x, 1)
+		       : shared_expert(m, l, x);
 }
 
 int moe_captured(struct machine *m, struct megatron_layer *l, tensor x, tensor *out)
@@ -398,7 +391,7 @@ tensor moe_forward(struct machine *m, struct megatron_layer *l, tensor x)
 	 */
 	int begins =
 		s->shared_ffn && !m->in_graph && !VALUE_OR(s->config, moe_shared_expert_overlap, 0);
-	tensor shared = begins ? maybe_shared_again(m, r, &l->shared, x) : none;
+	tensor shared = begins ? maybe_shared_again(m, l, x) : none;
 	tensor probabilities = route(m, r, l, x), out, sent;
 
 	for (size_t i = 0; i < ARRAY_SIZE(l->graph); i++)

@@ -1,7 +1,7 @@
 /* Options of Megatron-LM that this model does not count, and those of recomputation. */
 #include "megatron/options.h"
 
-#include "megatron/stages.h"
+#include "megatron/schedule.h"
 
 #include <stdio.h>
 #include <string.h>
