@@ -5,6 +5,7 @@
 
 #include "kernels/delta_rule.h"
 #include "kernels/measured.h"
+#include "megatron/compiled.h"
 #include "megatron/declare.h"
 #include "megatron/tensor_parallel.h"
 #include "util/util.h"
@@ -24,8 +25,8 @@ static struct gdn_widths widths(const struct hparams *s)
 	return w;
 }
 
-/* Versions after 0.16 have their inputs made by torch.compile, and fla's convolution. The tests of
- * Megatron-LM's command line run the latest version. */
+/* Versions after 0.16 make the inputs by torch.compile, and have fla's convolution. A job with
+ * Megatron-LM's command line has the latest version, unless it declares another one. */
 static int is_later(const struct hparams *s)
 {
 	int major, minor;
@@ -182,10 +183,10 @@ static tensor decay_of(struct machine *m, struct megatron_layer *l, tensor alpha
 
 /* ---- the layer ---- */
 
-/* _apply_gated_norm(), compiled: `sizes`: elements of the weight */
+/* _apply_gated_norm(), compiled. `sizes`: elements of the weight */
 static void gated_norm_backward(struct machine *m, struct grad_node *n)
 {
-	for (int i = 0; i < 2; i++)
+	for (int i = 1; i >= 0; i--)
 		n->out[i] = tensor_new(m, n->in[0].n, n->in[0].type);
 	for (int i = 2; i < 4; i++)
 		if (n->edge[i])
@@ -206,6 +207,22 @@ static tensor gated_norm(struct machine *m, struct megatron_layer *l, tensor x, 
 	save_for_backward(m, n, rstd);
 	tensor_unref(m, &rstd);
 	return with_grad_fn(out, n, 0);
+}
+
+/* Transformer Engine's norm is not compiled, so that its result is saved, too. */
+static tensor gated(struct machine *m, struct megatron_layer *l, tensor x, tensor gate)
+{
+	const struct hparams *s = l->chunk->rank->s;
+	const struct norm_weights *w = &l->gdn.norm;
+	tensor normed, out;
+
+	if (!s->transformer_engine)
+		return gated_norm(m, l, x, gate);
+	normed = s->rms_norm ? fused_rms_norm(m, x, w->weight, s->delta.value)
+			     : layer_norm(m, x, w->weight, w->bias, s->delta.value);
+	out = compiled_gate(m, normed, gate);
+	tensor_unref(m, &normed);
+	return out;
 }
 
 enum { QKV, GATE, BETA, ALPHA, PARTS };
@@ -355,7 +372,7 @@ tensor gdn_forward(struct machine *m, struct megatron_layer *l, tensor x)
 	prepare(m, l, &v);
 	core = s->deterministic ? delta_rule_of_torch(m, &z, &v.rule)
 				: delta_rule_of_fla(m, &z, &v.rule);
-	normed = gated_norm(m, l, core, v.part[GATE]);
+	normed = gated(m, l, core, v.part[GATE]);
 	if (s->batch > 1) {
 		tensor_assign(m, &normed, copied_back(m, normed));
 		tensor_assign(m, &normed, contiguous(m, normed));
@@ -403,6 +420,9 @@ static void check_heads(const struct hparams *s, struct inputs *in)
 		input_reject(in, CONFIG_linear_num_value_heads, "fewer or narrower heads");
 }
 
+/* Megatron-core's own rule has about 50 operations for each chunk of tokens and 700 for a layer. */
+#define MOST_CHUNKS 8192
+
 void check_gdn(const struct hparams *s, struct inputs *in)
 {
 	if (s->output_gate && s->latent.kv_rank)
@@ -419,6 +439,11 @@ void check_gdn(const struct hparams *s, struct inputs *in)
 	estimate_note(in->out, "the first step has flash-linear-attention's measurements of its "
 			       "kernels, with a buffer of 256 MiB; a job that finds their results "
 			       "in Triton's cache has none");
+	if (s->deterministic &&
+	    (wide)divide_up(s->tokens, DELTA_CHUNK) * s->layers > (wide)MOST_CHUNKS)
+		input_reject(in, CONFIG_seq_length,
+			     "less with deterministic_mode: at most 2^19 tokens over all layers, "
+			     "in chunks of 64, whose operations are counted one by one");
 	if (s->cp > 1)
 		input_reject(in, CONFIG_context_parallel_size,
 			     "1: gated delta nets split over tokens are not modelled yet");

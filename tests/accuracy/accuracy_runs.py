@@ -213,7 +213,7 @@ def accuracy_jobs():
         megatron("delta-net", **{**gated, **DELTA, "micro_batch_size": 2}),
         megatron("delta-net-tp-sp-gate", 2, **{**gated, **DELTA, "seq_length": 300, "max_position_embeddings": 300}, tensor_model_parallel_size=2,
                  sequence_parallel=True, attention_output_gate=True),
-        megatron("delta-net-fla-recompute", **{**DELTA, "deterministic_mode": False, "linear_attention_freq": "[1,0,1]", "num_layers": 3,
+        megatron("delta-net-fla-recompute", **{**DELTA, "deterministic_mode": False, "linear_attention_freq": "[1,0,1]", "num_layers": 3, "num_query_groups": 8,
                                                "linear_value_head_dim": 128}, **FULL),
         # free blocks are split otherwise in each micro-batch: the peak is that of a late one
         megatron("pp-micro-batches", 2, **LATE, num_attention_heads=8, pipeline_model_parallel_size=2, ffn_hidden_size=1024,

@@ -184,8 +184,8 @@ class Models(Case):
     def test_gate_of_a_shared_expert(self):
         """A row of the hidden size's width in each of six layers."""
         experts = ["--num-experts", "8", "--moe-ffn-hidden-size", "64", "--moe-shared-expert-intermediate-size", "64"]
-        without, gated = (self.delta(*experts, *more)["gradients.buffer"] for more in ([], ["--moe-shared-expert-gate"]))
-        self.assertLess(abs(gated - without - 4 * 6 * 512), 4 * 64)
+        without, gated = (self.delta(*experts, *more)["parameters.mlp"] for more in ([], ["--moe-shared-expert-gate"]))
+        self.assertEqual(gated - without, 6 * 2 * 512)
 
     def test_what_is_not_modelled_of_gated_delta_nets(self):
         for arguments, key in ((["--experimental-attention-variant", "dsa"], "sparse attention (dsa)"), (["--experimental-attention-variant", "gdn2"], "gdn2"),
