@@ -53,13 +53,13 @@ static void group_parameters(const struct unit_layout *c, struct unit_buffers *g
 	}
 }
 
-/* Parameters of no unit are divided by the size of a bucket, if it is given or Megatron-LM gives it
- * because gradients are reduced during the backward pass. */
+/* Parameters of no unit are divided by the size of a bucket. Megatron-LM gives it if gradients are
+ * reduced during the backward pass. */
 static int64_t bucket_limit(const struct hparams *s)
 {
 	int64_t ranks = s->dp * s->cp;
 
-	if (!s->overlap_grad_reduce)
+	if (s->training_loop && !s->overlap_grad_reduce)
 		return INT64_MAX;
 	if (s->bucket_size)
 		return s->bucket_size;

@@ -3,6 +3,7 @@
 #include "megatron/moe.h"
 #include "megatron/transformer_engine.h"
 #include "megatron/declare.h"
+#include "megatron/sharded.h"
 #include "megatron/tensor_parallel.h"
 #include "torch/checkpoint.h"
 
@@ -164,12 +165,29 @@ static tensor activated(struct machine *m, struct megatron_rank *r, tensor h)
 	return out;
 }
 
-/* The products of all local experts. `sizes`: elements of x, elements of one weight, experts, one
- * grouped product (0 or 1), fp8 (0 or 1). */
+/* The gradient (taken) of one of an expert's weights: contiguous buffers have it already; FSDP
+ * keeps it until the layer's backward pass is done. */
+static void give_gradient(struct machine *m, const struct expert *e, int down, tensor gradient)
+{
+	struct param *weight = !e ? NULL : down ? e->down : e->up;
+
+	if (!weight || !is_sharded(m->family) || weight->grad.storage) {
+		tensor_unref(m, &gradient);
+		return;
+	}
+	weight->grad = gradient;
+	if (m->on_gradient)
+		m->on_gradient(m, weight);
+}
+
+/* The products of all local experts, whose first one is `hook`. `sizes`: elements of x, elements of
+ * one weight, experts, one grouped product (0 or 1), fp8 (0 or 1), and which of the two weights it
+ * is (0 or 1). */
 static void experts_backward(struct machine *m, struct grad_node *n)
 {
 	enum dtype type = n->in[0].type;
 	tensor gradients[MAX_AT_ONCE], quantized = none, transposed = none;
+	const struct expert *experts = n->hook;
 	int64_t at_once = n->sizes[3] ? n->sizes[2] : 1;
 
 	if (at_once > MAX_AT_ONCE)
@@ -181,7 +199,8 @@ static void experts_backward(struct machine *m, struct grad_node *n)
 		for (int64_t k = 0; k < at_once; k++)
 			gradients[k] = tensor_new_as(m, TERM_GRADIENTS, n->sizes[1], type);
 		for (int64_t k = 0; k < at_once; k++)
-			tensor_unref(m, &gradients[k]);
+			give_gradient(m, i + k < n->sizes[2] ? &experts[i + k] : NULL,
+				      (int)n->sizes[5], gradients[k]);
 	}
 	tensor_unref(m, &quantized);
 	tensor_unref(m, &transposed);
@@ -189,9 +208,10 @@ static void experts_backward(struct machine *m, struct grad_node *n)
 
 /* `original`: with fp8, the input itself is saved. */
 static tensor experts_linear(struct machine *m, struct megatron_rank *r, tensor x,
-			     const struct param *weight, int original)
+			     struct expert *first, int down, int original)
 {
 	struct grad_node *n = grad_node_new(m, experts_backward, &x, 1);
+	const struct param *weight = down ? first->down : first->up;
 	tensor out, rows = none, kept = none;
 
 	if (n) {
@@ -200,6 +220,8 @@ static tensor experts_linear(struct machine *m, struct megatron_rank *r, tensor 
 		n->sizes[2] = local_experts(r->s);
 		n->sizes[3] = r->s->grouped;
 		n->sizes[4] = weight->quantized;
+		n->sizes[5] = down;
+		n->hook = first;
 	}
 	if (weight->quantized)
 		rows = fp8_input(m, r, x, &kept);
@@ -243,8 +265,7 @@ static void quantize_experts(struct machine *m, struct megatron_rank *r, const s
 }
 
 /* `e`: all local experts. For fp8 the rows are padded by copies. */
-static tensor run_experts(struct machine *m, struct megatron_rank *r, const struct expert *e,
-			  tensor x)
+static tensor run_experts(struct machine *m, struct megatron_rank *r, struct expert *e, tensor x)
 {
 	const struct discarded_region region = { run_weighted, &r, sizeof(struct megatron_rank *),
 						 1, 1 };
@@ -256,14 +277,14 @@ static tensor run_experts(struct machine *m, struct megatron_rank *r, const stru
 	if (fp8)
 		quantize_experts(m, r, e);
 	h = fp8 ? moved(m, x, x.n) : tensor_ref(x);
-	tensor_assign(m, &h, experts_linear(m, r, h, e->up, 0));
+	tensor_assign(m, &h, experts_linear(m, r, h, e, 0, 0));
 	if (r->s->recompute_activation)
 		d = discardable(m, &region, &h, &active);
 	else
 		active = weighted(m, r, h);
 	tensor_unref(m, &h);
 	/* set_save_original_input(): what will be discarded is saved itself, not in fp8 */
-	out = experts_linear(m, r, active, e->down, d != NULL);
+	out = experts_linear(m, r, active, e, 1, d != NULL);
 	discard_outputs(m, d, &out);
 	tensor_unref(m, &active);
 	if (fp8)

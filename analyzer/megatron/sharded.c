@@ -308,6 +308,7 @@ static void check_own_fsdp(const struct hparams *s, struct inputs *in)
 {
 	const struct config *c = in->c;
 
+	estimate_note(in->out, "Megatron's FSDP is that of Megatron-core 0.16.1");
 	if (!GIVEN(c, data_parallel_sharding_strategy))
 		input_reject(in, CONFIG_data_parallel_sharding_strategy,
 			     "no_shard, optim, optim_grads or optim_grads_params with "

@@ -56,8 +56,9 @@ static void event(struct machine *m, char sign, const struct storage *s)
 {
 	m->event_count++;
 	if (m->events)
-		fprintf(m->events, "%c %lld %d %d %s %s\n", sign, (long long)s->bytes, s->stream,
-			m->step, step_phase_title(m->phase), term_rows[s->term].id);
+		fprintf(m->events, "%c %lld %d %d %s %s %lld\n", sign, (long long)s->bytes,
+			s->stream, m->step, step_phase_title(m->phase), term_rows[s->term].id,
+			(long long)allocation_size(s->block));
 }
 
 static void add_live(struct machine *m, struct storage *s)

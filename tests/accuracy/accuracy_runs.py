@@ -77,6 +77,8 @@ def accuracy_jobs():
     experts = {**gated, "num_experts": 8, "moe_router_topk": 2, "moe_ffn_hidden_size": 1408, "moe_token_dispatcher_type": "alltoall"}
     eager = {"attention": "eager", "attention_mask_buffers": True}
     fp16 = {"precision": "fp16-autocast", "grad_scaler": True}
+    torch_fsdp = {"data_parallel_size": 2, "use_torch_fsdp2": True, "use_distributed_optimizer": False}
+    own_fsdp = {"data_parallel_size": 2, "use_megatron_fsdp": True, "data_parallel_sharding_strategy": "optim_grads_params"}
     return [
         gpt("sdpa-bf16"), gpt("eager-fp16", **eager, **fp16), gpt("eager-bf16", **eager), gpt("sdpa-fp32", precision="fp32"),
         gpt("sdpa-pure-bf16", precision="bf16"), gpt("eager-recompute", **eager, **FULL), gpt("sdpa-recompute-fp16", **FULL, **fp16),
@@ -215,6 +217,11 @@ def accuracy_jobs():
                  sequence_parallel=True, attention_output_gate=True),
         megatron("delta-net-fla-recompute", **{**DELTA, "deterministic_mode": False, "linear_attention_freq": "[1,0,1]", "num_layers": 3, "num_query_groups": 8,
                                                "linear_value_head_dim": 128}, **FULL),
+        megatron("fsdp2", 2, **torch_fsdp), megatron("fsdp2-kept", 2, **torch_fsdp, reshard_after_forward=False, num_microbatches=1),
+        megatron("fsdp2-tp-recompute", 4, **torch_fsdp, **gated, **FULL, tensor_model_parallel_size=2),
+        megatron("own-fsdp", 2, **own_fsdp), megatron("own-fsdp-optim", 2, **{**own_fsdp, "data_parallel_sharding_strategy": "optim"}),
+        megatron("own-fsdp-gradients", 2, **{**own_fsdp, "data_parallel_sharding_strategy": "optim_grads", "ddp_bucket_size": 20000000}),
+        megatron("own-fsdp-experts-ep", 4, **{**own_fsdp, **four}, **experts, expert_model_parallel_size=2, **FULL),
         # free blocks are split otherwise in each micro-batch: the peak is that of a late one
         megatron("pp-micro-batches", 2, **LATE, num_attention_heads=8, pipeline_model_parallel_size=2, ffn_hidden_size=1024,
                  vocab_size=50304, seq_length=777, max_position_embeddings=777, micro_batch_size=4, normalization="RMSNorm",

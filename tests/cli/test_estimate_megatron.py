@@ -54,6 +54,36 @@ class Megatron(Case):
         count = 50304 * 512 + TOKENS * 512 + 12 * layer(512, 2048) + 2 * 512
         self.near(terms["optimizer_states.exp_avg"], 4 * count // 4)
 
+    COUNT = 2 * 50304 * 512 + TOKENS * 512 + 12 * layer(512, 2048) + 2 * 512  # of an untied model
+    UNTIED = ("--padded-vocab-size", "50304", "--untie-embeddings-and-output-weights")
+
+    def test_torch_fsdp2(self):
+        """Each rank has an eighth of each tensor: 2 bytes, 12 of the optimizer, and the gradients' fp32 copies until the next step begins."""
+        (terms, _), = self.stages(*self.UNTIED, "--use-torch-fsdp2")
+        self.near(self.parameters(terms), 2 * self.COUNT // 8)
+        for name in ("gradients", "optimizer_states.master", "optimizer_states.exp_avg", "optimizer_states.exp_avg_sq"):
+            self.near(terms[name], 4 * self.COUNT // 8)
+
+    def test_own_fsdp(self):
+        """Each rank has an eighth; but all weights are gathered for the next step, because they have fewer than 500 million elements."""
+        (terms, _), = self.stages(*self.UNTIED, "--use-megatron-fsdp", "--data-parallel-sharding-strategy", "optim_grads_params",
+                                  "--use-distributed-optimizer")
+        self.near(terms["parameters.sharded"], 2 * self.COUNT // 8)
+        self.near(terms["parameters.gathered"], 2 * self.COUNT, blocks=13)
+        for name in ("gradients.buffer", "optimizer_states.master", "optimizer_states.exp_avg", "optimizer_states.exp_avg_sq"):
+            self.near(terms[name], 4 * self.COUNT // 8, blocks=13)
+
+    def test_strategies_of_own_fsdp(self):
+        """What is not sharded is whole on each of eight ranks: weights, gradients, the optimizer's states."""
+        shares = {"no_shard": (1, 1, 1), "optim": (1, 1, 8), "optim_grads": (1, 8, 8)}
+        for strategy, (weights, gradients, states) in shares.items():
+            (terms, _), = self.stages(*self.UNTIED, "--use-megatron-fsdp", "--data-parallel-sharding-strategy", strategy)
+            self.near(self.parameters(terms), 2 * self.COUNT // weights, blocks=2)
+            self.near(terms["gradients.buffer"], 4 * self.COUNT // gradients)
+            for name in ("master", "exp_avg", "exp_avg_sq"):
+                # the last rank has the padding of the buckets; each block may have a tail
+                self.assertLess(abs(terms["optimizer_states." + name] - 4 * self.COUNT // states), 16 * MIB)
+
     def test_last_stage(self):
         """The last stage has its layers, the final LayerNorm and a copy of the tied embedding."""
         (_, _), (terms, _) = self.stages("--padded-vocab-size", "50432", "--tensor-model-parallel-size", "2",

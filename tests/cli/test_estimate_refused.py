@@ -11,6 +11,8 @@ from accuracy_runs import FEED, FULL, GPT2, LLAMA, MEGATRON, MIXTRAL, ZERO  # no
 SELECTIVE = {"recompute_granularity": "selective"}
 TWO = {"data_parallel_size": 2, "world_size": 2}
 ZERO3 = {**MIXTRAL, **{k: v for k, v in ZERO.items() if k in ("framework", "precision", "overlap_comm", *TWO)}, "zero_stage": 3}
+TORCH_FSDP = {**MEGATRON, **TWO, "use_torch_fsdp2": True, "use_distributed_optimizer": False}
+OWN_FSDP = {**MEGATRON, **TWO, "use_megatron_fsdp": True, "data_parallel_sharding_strategy": "optim_grads_params"}
 REFUSED = [
     # blocks of another model
     (GPT2, "swiglu", True), (GPT2, "num_query_groups", 4), (GPT2, "kv_channels", 128), (GPT2, "normalization", "RMSNorm"),
@@ -27,7 +29,11 @@ REFUSED = [
     # features that no model has
     (MIXTRAL, "moe_router_topk", 99), ({**MIXTRAL, "num_experts": 4}, "moe_router_topk", 5), (MEGATRON, "num_query_groups", 3),
     ({**MEGATRON, "tensor_model_parallel_size": 2, "sequence_parallel": True, "world_size": 2}, "seq_length", 257),
+    (TORCH_FSDP, "untie_embeddings_and_output_weights", False), (TORCH_FSDP, "use_distributed_optimizer", True),
+    (TORCH_FSDP, "precision", "fp16-mixed"),
     # not modelled yet
+    (TORCH_FSDP, "mtp_num_layers", 1), (OWN_FSDP, "mtp_num_layers", 1), (OWN_FSDP, "precision", "fp16-mixed"), (OWN_FSDP, "fsdp_double_buffer", True),
+    (OWN_FSDP, "outer_dp_sharding_strategy", "optim"), (OWN_FSDP, "megatron_fsdp_main_grads_dtype", "bf16"), (OWN_FSDP, "use_nccl_ub", True),
     (ZERO3, "output_router_logits", True), ({**GPT2, **TWO, "fsdp": True, "fsdp_version": 1}, "optimizer", "muon"),
 ]
 
@@ -41,7 +47,7 @@ class Refused(Case):
                 self.assertRegex(done.stderr, "^memtrace: %s is .*expected " % key)
 
     def test_without_the_key_they_are_estimated(self):
-        for job in (GPT2, LLAMA, MIXTRAL, FEED, MEGATRON, ZERO, ZERO3):
+        for job in (GPT2, LLAMA, MIXTRAL, FEED, MEGATRON, ZERO, ZERO3, TORCH_FSDP, OWN_FSDP):
             self.run_([MEMTRACE, "estimate", "--system", "memtrace", "--config", self.job(job)])
 
     def job(self, job):

@@ -280,12 +280,14 @@ def wrapped(job, config):
         return [Sharded(config, reduce, model) for model in model_of(job, config)]
     from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig
     if job.get("use_megatron_fsdp"):
-        from megatron.core.distributed.fsdp.mcore_fsdp_adapter import FullyShardedDataParallel
+        import megatron.core.distributed.fsdp.mcore_fsdp_adapter as adapter
+        if not isinstance(adapter.TELinear, type):  # without Transformer Engine it is no class, which isinstance() refuses
+            adapter.TELinear = type("TELinear", (), {})
         reduce = DistributedDataParallelConfig(
             use_megatron_fsdp=True, data_parallel_sharding_strategy=job["data_parallel_sharding_strategy"], use_distributed_optimizer=True,
             grad_reduce_in_fp32=job["accumulate_allreduce_grads_in_fp32"], bucket_size=job.get("ddp_bucket_size"),
             overlap_grad_reduce=job.get("overlap_grad_reduce", False), overlap_param_gather=job.get("overlap_grad_reduce", False))
-        models = [FullyShardedDataParallel(config, reduce, model) for model in model_of(job, config)]
+        models = [adapter.FullyShardedDataParallel(config, reduce, model) for model in model_of(job, config)]
         config.no_sync_func = models[0].no_sync
         return models
     reduce = DistributedDataParallelConfig(grad_reduce_in_fp32=job["accumulate_allreduce_grads_in_fp32"],

@@ -2,6 +2,7 @@
 import json
 import os
 import sys
+import tempfile
 import unittest
 
 from harness import ROOT, Case, torchrun
@@ -9,6 +10,8 @@ from harness import ROOT, Case, torchrun
 sys.path.insert(0, os.path.join(ROOT, "tests"))
 import accuracy  # noqa: E402
 import accuracy_runs  # noqa: E402
+
+EVENTS = os.path.join(ROOT, "build", "tests", "unit", "systems", "memtrace_events")
 
 
 class Live(Case):
@@ -35,6 +38,35 @@ class Live(Case):
                     # tensors of one element each, 512 bytes for a block
                     self.assertAlmostEqual(stages[rank]["peak_bytes"], entry["peak_allocated_bytes"], delta=4096)
             self.assertEqual(sorted(found), [0, 1])
+
+    def steps_of(self, job):
+        """The estimate's highest level of each step."""
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as f:
+            json.dump(job, f)
+            f.flush()
+            lines = self.run_([EVENTS, f.name]).stdout.splitlines()
+        level, peaks = 0, {}
+        for sign, _, _, step, phase, _, block in map(str.split, lines):
+            before, level = level, level + int(sign + block)
+            if phase != "initialization":
+                peaks[step] = max(peaks.get(step, before), level)
+        return list(peaks.values())
+
+    def test_every_step_under_fsdp(self):
+        """Megatron-core under PyTorch's fully_shard and under its own FSDP: the first rank's peak of each of three steps; the peak and the steady
+        state of the worst rank."""
+        jobs = {name: job for _, name, job in accuracy_runs.accuracy_jobs()}
+        for name in ("megatron-fsdp2", "megatron-own-fsdp"):
+            found = accuracy_runs.simulate(jobs[name], 2, lambda *c: torchrun(2, *c))
+            self.assertEqual(sorted(found), [0, 1])
+            (stage,) = accuracy.estimates_of(jobs[name])["memtrace"]["per_stage"]
+            estimated = [*self.steps_of(jobs[name]), stage["peak_bytes"], stage["steady_bytes"]]
+            worst = [max(entry[key] for entry in found.values()) for key in ("peak_allocated_bytes", "steady_bytes")]
+            counted = [*found[0]["step_peaks"][1:], *worst]
+            self.assertEqual(len(counted), len(estimated))
+            for i, (ours, pytorchs) in enumerate(zip(estimated, counted)):
+                with self.subTest(job=name, number=i):
+                    self.assertLess(abs(ours / pytorchs - 1), 0.001)
 
 
 if __name__ == "__main__":

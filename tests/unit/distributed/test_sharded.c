@@ -10,6 +10,8 @@
 #include "distributed/zero12.h"
 #include "distributed/zero3_coordinator.h"
 #include "distributed/fsdp.h"
+#include "distributed/fsdp2.h"
+#include "distributed/unit_buffers.h"
 #include "torch/ops.h"
 #include "distributed/zero3.h"
 #include "on_machine.h"
@@ -60,6 +62,69 @@ static void test_flat_parameter_of_second_rank(void **state)
 	assert_int_equal(module.params[0]->shard, -1);
 	assert_int_equal(module.params[1]->shard, 504);
 	fsdp_release(&f);
+	module_release(&module);
+}
+
+/* Rows of a matrix: 10 in parts of 4, 4 and 2, as torch.chunk() makes them; 6 elements in parts of
+ * 2. */
+static void test_parts_of_rows(void **state)
+{
+	const int64_t rows[] = { 400, 400, 200 };
+	struct hparams s = { .dp = 3, .zero = 3, .wrapper = FSDP2 };
+	struct fsdp f = { .hparams = &s, .ranks = 3 };
+	struct module module;
+
+	(void)state;
+	two_weights(&module, F32);
+	for (int rank = 0; rank < 3; rank++) {
+		assert_int_equal(fsdp2_shard_of_rank(&f, module.params[0], rank), 2);
+		assert_int_equal(fsdp2_shard_of_rank(&f, module.params[1], rank), rows[rank]);
+	}
+	module_release(&module);
+}
+
+/* Megatron's own FSDP: the wide weight begins the bucket, the 6 elements follow it, and it is
+ * padded to 2 x 100 elements: 1200, of which each of two ranks has 600. */
+static void test_unit_buffers(void **state)
+{
+	struct hparams s = { .dp = 2,
+			     .cp = 1,
+			     .tp = 1,
+			     .ep = 1,
+			     .etp = 1,
+			     .zero = 3,
+			     .weights = BF16,
+			     .wrapper = MEGATRON_FSDP };
+	const size_t first[2] = { 0, 2 };
+	struct module module;
+	const struct unit_layout layout = { &s, &module, first, 1 };
+	struct unit_buffers b;
+	tensor x = { .storage = NULL };
+
+	(void)state;
+	two_weights(&module, BF16);
+	unit_buffers_make(&m, &b, &layout);
+	/* 600 weights of 2 bytes, their fp32 copies and gradients */
+	assert_int_equal(allocated(), (3 + 5 + 5) * 512);
+	assert_int_equal(unit_buffers_part(&b, 0), 0);
+	assert_int_equal(unit_buffers_part(&b, 1), 600);
+	s.rank = 1;
+	assert_int_equal(unit_buffers_part(&b, 0), 6);
+	assert_int_equal(unit_buffers_part(&b, 1), 400);
+	unit_buffers_before(&m, &b, 0, x);
+	assert_int_equal(allocated(), (13 + 5) * 512); /* and 1200 x 2 bytes */
+	unit_buffers_after(&m, &b, 0, &x);
+	assert_int_equal(allocated(), 13 * 512);
+	/* the first gradient allocates all of the bucket's, and its own block is freed; the last
+	 * one does not free it */
+	for (int i = 1; i >= 0; i--) {
+		module.params[i]->grad = tensor_new(&m, module.params[i]->value.n, BF16);
+		m.on_gradient(&m, module.params[i]);
+		assert_int_equal(allocated(), (13 + 10) * 512); /* and 1200 x 4 */
+	}
+	unit_buffers_finish(&m, &b);
+	assert_int_equal(allocated(), 13 * 512);
+	unit_buffers_release(&b);
 	module_release(&module);
 }
 
@@ -218,7 +283,8 @@ int main(void)
 		ON_MACHINE(test_flat_parameter), ON_MACHINE(test_flat_parameter_of_second_rank),
 		ON_MACHINE(test_zero),           ON_MACHINE(test_zero3),
 		ON_MACHINE(test_zero3_view),     ON_MACHINE(test_zero1_late),
-		ON_MACHINE(test_fsdp2_rows),
+		ON_MACHINE(test_fsdp2_rows),     ON_MACHINE(test_parts_of_rows),
+		ON_MACHINE(test_unit_buffers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
