@@ -145,13 +145,15 @@ static void project(struct machine *m, struct megatron_layer *l, struct microbat
 	const struct hparams *s = r->s;
 	int64_t rows = x.n / s->hidden * (s->sequence_parallel ? s->tp : 1);
 	int64_t each = rows * s->head, sizes[4];
+	struct offload *o = offload_of(r, OFFLOAD_QKV);
 	int copied;
-	tensor qkv, part[4] = { none, none, none, none };
+	tensor qkv, part[4] = { none, none, none, none }, entered;
 
 	sizes[0] = sizes[3] = each * r->heads;
 	sizes[1] = sizes[2] = each * r->groups;
 	m->current_term = TERM_ATTN_QKV;
-	qkv = parallel_linear(m, r, x, l->qkv, l->qkv_bias, 1);
+	entered = offload_enter(m, o, OFFLOAD_QKV, x);
+	qkv = parallel_linear(m, r, entered, l->qkv, l->qkv_bias, 1);
 	split(m, qkv, part, sizes, s->output_gate ? 4 : 3);
 	tensor_unref(m, &qkv);
 	/* reshape() of the query heads that share a key head */
@@ -163,6 +165,9 @@ static void project(struct machine *m, struct megatron_layer *l, struct microbat
 		tensor_assign(m, &part[0], head_norm(m, l, &l->q_norm, part[0]));
 		tensor_assign(m, &part[1], head_norm(m, l, &l->k_norm, part[1]));
 	}
+	offload_leave(m, o);
+	offload_commit(m, o, OFFLOAD_QKV, &part[0], &entered, 1);
+	tensor_unref(m, &entered);
 	for (int i = 0; i < 2; i++) {
 		in[i] = !s->rope        ? tensor_ref(part[i])
 			: s->fused_rope ? fused_rotary(m, part[i])
@@ -178,6 +183,19 @@ static void project(struct machine *m, struct megatron_layer *l, struct microbat
 		tensor_unref(m, &part[i]);
 }
 
+/* Attention with what it saves in a group; without recomputation alone. */
+static tensor offloaded_attention(struct machine *m, struct megatron_rank *r, const tensor *in)
+{
+	struct offload *o = offload_of(r, OFFLOAD_ATTENTION);
+	tensor all[4] = { offload_enter(m, o, OFFLOAD_ATTENTION, in[0]), in[1], in[2], in[3] };
+	tensor out = core_attention(m, &r, all);
+
+	offload_leave(m, o);
+	offload_commit(m, o, OFFLOAD_ATTENTION, &out, all, 3);
+	tensor_unref(m, &all[0]);
+	return out;
+}
+
 /* Attention and its output projection. `in`: queries, keys and values, which are taken, and the
  * mask. They are discarded behind attention if `d` is not NULL. `gate`, if there is one, is taken,
  * too.
@@ -185,17 +203,24 @@ static void project(struct machine *m, struct megatron_layer *l, struct microbat
 static tensor attend(struct machine *m, struct megatron_rank *r, tensor *in, tensor gate,
 		     struct param *proj, struct discarded *d)
 {
+	struct offload *o = offload_of(r, OFFLOAD_PROJECTION);
 	tensor out = r->s->recompute_attention
 			     ? checkpoint_reentrant(m, core_attention, &r,
 						    sizeof(struct megatron_rank *), in, 4)
-			     : core_attention(m, &r, in);
+			     : offloaded_attention(m, r, in);
+	tensor entered;
 
 	discard_outputs(m, d, &out);
 	if (gate.storage)
 		tensor_assign(m, &out, compiled_gate(m, out, gate));
+	entered = offload_enter(m, o, OFFLOAD_PROJECTION, out);
+	tensor_assign(m, &out, tensor_ref(entered));
 	m->current_term = TERM_ATTN_OUT;
 	tensor_assign(m, &out, parallel_linear(m, r, out, proj, NULL, 0));
 	tensor_assign(m, &out, tp_reduce(m, r, out));
+	offload_leave(m, o);
+	offload_commit(m, o, OFFLOAD_PROJECTION, &out, &entered, 1);
+	tensor_unref(m, &entered);
 	for (int i = 0; i < 3; i++)
 		tensor_unref(m, &in[i]);
 	tensor_unref(m, &gate);
@@ -307,7 +332,7 @@ static tensor norm_before(struct machine *m, struct megatron_rank *r, struct nor
 	tensor out;
 
 	*d = NULL;
-	if (!r->s->recompute_norms || (r->s->transformer_engine && fused))
+	if (!r->s->recompute_norms || fused)
 		return hidden_norm(m, r, w, x);
 	*d = discardable(m, &region, &x, &out);
 	return out;
@@ -317,17 +342,23 @@ tensor layer_attention(struct machine *m, struct megatron_layer *l, struct micro
 		       tensor input)
 {
 	struct megatron_rank *r = l->chunk->rank;
+	int fused = r->s->transformer_engine && !r->s->latent.kv_rank;
+	struct offload *o = fused ? NULL : offload_of(r, OFFLOAD_ATTENTION_NORM);
+	tensor in = offload_enter(m, o, OFFLOAD_ATTENTION_NORM, input);
 	struct discarded *d;
 	tensor x, part, out;
 
 	m->current_term = TERM_ATTN_NORM;
-	x = norm_before(m, r, &l->before_attention, input, !r->s->latent.kv_rank, &d);
+	x = norm_before(m, r, &l->before_attention, in, fused, &d);
+	offload_leave(m, o);
 	part = attention(m, l, b, x);
 	discard_outputs(m, d, &part);
 	tensor_unref(m, &x);
 	m->current_term = TERM_ATTN_OUT;
 	out = bias_dropout_add(m, r, part, l->proj_bias, input);
 	tensor_unref(m, &part);
+	offload_commit(m, o, OFFLOAD_ATTENTION_NORM, &out, &input, 1);
+	tensor_unref(m, &in);
 	return out;
 }
 
@@ -358,11 +389,15 @@ tensor layer_mlp(struct machine *m, struct megatron_layer *l, tensor input)
 {
 	struct megatron_rank *r = l->chunk->rank;
 	int again = l->router ? r->s->recompute_moe : r->s->recompute_mlp;
+	int fused = r->s->transformer_engine && !l->router;
+	struct offload *o = fused ? NULL : offload_of(r, OFFLOAD_MLP_NORM);
+	tensor in = offload_enter(m, o, OFFLOAD_MLP_NORM, input);
 	struct discarded *d;
 	tensor x, part, out;
 
 	m->current_term = TERM_MLP_NORM;
-	x = norm_before(m, r, &l->before_mlp, input, !l->router, &d);
+	x = norm_before(m, r, &l->before_mlp, in, fused, &d);
+	offload_leave(m, o);
 	part = again ? checkpoint_reentrant(m, feed_forward, &l, sizeof(struct megatron_layer *),
 					    &x, 1)
 		     : feed_forward(m, &l, &x);
@@ -373,6 +408,8 @@ tensor layer_mlp(struct machine *m, struct megatron_layer *l, tensor input)
 	m->current_term = TERM_MLP_OUT;
 	out = bias_dropout_add(m, r, part, l->router ? NULL : l->down_bias, input);
 	tensor_unref(m, &part);
+	offload_commit(m, o, OFFLOAD_MLP_NORM, &out, &input, 1);
+	tensor_unref(m, &in);
 	return out;
 }
 

@@ -19,6 +19,9 @@
 
 #include "util/util.h"
 
+/* min_offloaded_tensor_size, in elements */
+#define LEAST_OFFLOADED (1024 * 1024)
+
 /* main_grad.add_(grad); grad = None */
 static void add_to_buffer(struct machine *m, struct param *p)
 {
@@ -108,6 +111,7 @@ static void forward_step(struct machine *m, struct model_chunk *c, struct microb
 	m->phase = FORWARD;
 	receive(m, c, b);
 	m->tape = &b->tape;
+	offload_begin(r->offload, (int)(c - r->chunks));
 	if (!c->first)
 		keep(m, &c->input, b->input.value);
 	load_batch(m, c, b);
@@ -173,14 +177,20 @@ static void release_variables(struct machine *m, struct variables *v)
 
 /* ---- schedules ---- */
 
+/* The groups of offloaded modules stand for all micro-batches of a step. */
+static int64_t rounds_left(const struct megatron_rank *r, struct batch_rounds *rounds,
+			   const struct machine *m, int64_t left)
+{
+	return r->offload ? left : schedule_rounds_left(rounds, m, left);
+}
+
 static void no_pipelining(struct machine *m, struct megatron_rank *r)
 {
 	struct variables v = { .output = none };
 	struct batch_rounds rounds = { .window = 2 };
 	struct microbatch b;
 
-	for (int64_t left = r->microbatches; left;
-	     left = schedule_rounds_left(&rounds, m, left - 1)) {
+	for (int64_t left = r->microbatches; left; left = rounds_left(r, &rounds, m, left - 1)) {
 		b = (struct microbatch){ .output = none };
 		schedule_begin_round(m);
 		forward_step(m, &r->chunks[0], &b);
@@ -209,7 +219,7 @@ static void one_forward_one_backward(struct machine *m, struct megatron_rank *r)
 		tensor_assign(m, &v.output, tensor_ref(b[i].output));
 		input_ref_clear(m, &v.graph);
 		backward_step(m, &r->chunks[0], &b[done++], &v);
-		total = i + 1 + schedule_rounds_left(&rounds, m, total - i - 1);
+		total = i + 1 + rounds_left(r, &rounds, m, total - i - 1);
 	}
 	while (done < total)
 		backward_step(m, &r->chunks[0], &b[done++], &v);
@@ -350,6 +360,7 @@ static void run(struct machine *m, const struct hparams *s, int64_t stage)
 	m->family = &r;
 	m->on_gradient = add_to_buffer;
 	m->phase = INIT;
+	r.offload = s->offload ? offload_new((int)s->vpp, LEAST_OFFLOADED) : NULL;
 	rank_make(m, &r);
 	for (m->step = 0; machine_continues(m); m->step++) {
 		rank_zero_grad(m, &r);
@@ -360,11 +371,13 @@ static void run(struct machine *m, const struct hparams *s, int64_t stage)
 			one_forward_one_backward(m, &r);
 		else
 			no_pipelining(m, &r);
+		offload_end_step(r.offload);
 		finish_deferred_gradients(m, &r);
 		rank_step(m, &r);
 		machine_steady(m);
 	}
 	rank_release(&r);
+	offload_free(r.offload);
 }
 
 static void note_assumptions(const struct hparams *s, struct inputs *in)
@@ -383,6 +396,8 @@ static void note_assumptions(const struct hparams *s, struct inputs *in)
 	if (s->overlaps_experts)
 		estimate_note(in->out, "of overlapped micro-batches, the activations of one more "
 				       "layer are not counted");
+	if (s->offload && s->overlaps_experts)
+		estimate_note(in->out, "modules are offloaded as without overlapped micro-batches");
 }
 
 /* Rejects tensors of more than 2^48 elements in the experts, too. */

@@ -80,12 +80,14 @@ struct discarded *mla_project(struct machine *m, struct megatron_layer *l, tenso
 	const struct latent *a = &r->s->latent;
 	int64_t rows = x.n / r->s->hidden, sizes[2] = { rows * a->kv_rank, rows * a->rope };
 	struct discarded_region region = { widen, &l, sizeof(struct megatron_layer *), 3, 3 };
+	struct offload *o = offload_of(r, OFFLOAD_QKV);
+	tensor narrow[3], whole, entered = offload_enter(m, o, OFFLOAD_QKV, x);
 	struct discarded *d = NULL;
-	tensor narrow[3], whole;
 
 	m->current_term = TERM_ATTN_QKV;
-	narrow[0] = l->q_down ? parallel_linear(m, r, x, l->q_down, NULL, 0) : tensor_ref(x);
-	whole = parallel_linear(m, r, x, l->kv_down, NULL, 0);
+	narrow[0] = l->q_down ? parallel_linear(m, r, entered, l->q_down, NULL, 0)
+			      : tensor_ref(entered);
+	whole = parallel_linear(m, r, entered, l->kv_down, NULL, 0);
 	split(m, whole, &narrow[1], sizes, 2);
 	tensor_unref(m, &whole);
 	if (l->q_down)
@@ -95,6 +97,9 @@ struct discarded *mla_project(struct machine *m, struct megatron_layer *l, tenso
 		d = discardable(m, &region, narrow, in);
 	else
 		widen(m, &l, narrow, in);
+	offload_leave(m, o);
+	offload_commit(m, o, OFFLOAD_QKV, &in[0], &entered, 1);
+	tensor_unref(m, &entered);
 	for (int i = 0; i < 3; i++)
 		tensor_unref(m, &narrow[i]);
 	return d;

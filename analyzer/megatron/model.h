@@ -2,6 +2,7 @@
 #ifndef MEMTRACE_MEGATRON_MODEL_H
 #define MEMTRACE_MEGATRON_MODEL_H
 
+#include "offload/groups.h"
 #include "torch/ops.h"
 #include "torch/checkpoint.h"
 #include "torch/module.h"
@@ -116,6 +117,7 @@ struct megatron_rank {
 	struct model_chunk *chunks;
 	struct fsdp *fsdp;            /* fully_shard; NULL: not */
 	struct unit_buffers *buffers; /* Megatron's own FSDP; NULL: not */
+	struct offload *offload;      /* NULL: no module is offloaded */
 	struct optimizer_shard *shards;
 	size_t shard_count, shard_room;
 	tensor te_workspace[5]; /* workspaces of single products, and of the streams of a grouped
@@ -156,5 +158,12 @@ struct microbatch {
 	tensor logits; /* the logits of the last multi-token prediction, a variable of the forward
 			  pass */
 };
+
+/* The groups of an offloaded module; NULL: it is not offloaded. */
+static inline struct offload *offload_of(const struct megatron_rank *r,
+					 enum offloaded_module module)
+{
+	return r->s->offload >> module & 1 ? r->offload : NULL;
+}
 
 #endif

@@ -267,26 +267,36 @@ static void quantize_experts(struct machine *m, struct megatron_rank *r, const s
 /* `e`: all local experts. For fp8 the rows are padded by copies. */
 static tensor run_experts(struct machine *m, struct megatron_rank *r, struct expert *e, tensor x)
 {
+	const struct hparams *s = r->s;
 	const struct discarded_region region = { run_weighted, &r, sizeof(struct megatron_rank *),
 						 1, 1 };
 	int fp8 = e->up->quantized;
+	struct offload *up = s->grouped ? offload_of(r, OFFLOAD_EXPERT_UP) : NULL;
+	struct offload *act = s->grouped ? offload_of(r, OFFLOAD_ACTIVATION) : NULL;
 	struct discarded *d = NULL;
-	tensor h, active, out;
+	tensor in, h, active, out;
 
 	m->current_term = TERM_MOE_HIDDEN;
 	if (fp8)
 		quantize_experts(m, r, e);
 	h = fp8 ? moved(m, x, x.n) : tensor_ref(x);
-	tensor_assign(m, &h, experts_linear(m, r, h, e, 0, 0));
-	if (r->s->recompute_activation)
-		d = discardable(m, &region, &h, &active);
-	else
-		active = weighted(m, r, h);
+	in = offload_enter(m, up, OFFLOAD_EXPERT_UP, h);
+	tensor_assign(m, &h, experts_linear(m, r, in, e, 0, 0));
+	offload_leave(m, up);
+	offload_commit(m, up, OFFLOAD_EXPERT_UP, &h, &in, 1);
+	tensor_assign(m, &in, offload_enter(m, act, OFFLOAD_ACTIVATION, h));
 	tensor_unref(m, &h);
+	if (s->recompute_activation)
+		d = discardable(m, &region, &in, &active);
+	else
+		active = weighted(m, r, in);
+	offload_leave(m, act);
 	/* set_save_original_input(): what will be discarded is saved itself, not in fp8 */
 	out = experts_linear(m, r, active, e, 1, d != NULL);
 	discard_outputs(m, d, &out);
 	tensor_unref(m, &active);
+	offload_commit(m, act, OFFLOAD_ACTIVATION, &out, &in, 1);
+	tensor_unref(m, &in);
 	if (fp8)
 		tensor_assign(m, &out, moved(m, out, out.n));
 	return out;

@@ -113,8 +113,31 @@ static void check_modules(const struct hparams *s, struct inputs *in)
 			     "core_attn and moe_act alone with CUDA graphs: not modelled yet");
 }
 
+/* GPTModel.preprocess_for_fine_grained_offloading() alone begins groups. */
+static void check_offload(const struct hparams *s, struct inputs *in)
+{
+	const unsigned experts = 1u << OFFLOAD_EXPERT_UP | 1u << OFFLOAD_ACTIVATION;
+	const char *expected = NULL;
+
+	if (!input_flag(in, CONFIG_fine_grained_activation_offloading, 0))
+		return;
+	if (!s->offload)
+		expected = "some modules: Megatron-core refuses none";
+	else if (s->offload >> OFFLOAD_PROJECTION & 1 && !(s->offload >> OFFLOAD_ATTENTION & 1))
+		expected = "core_attn too: Megatron-core refuses attn_proj without it";
+	else if (s->recompute == RECOMPUTE_FULL || (s->recompute_moe && s->offload & experts))
+		expected = "no modules of recomputed layers: not modelled yet";
+	else if (s->graphs.on || s->fp8 || s->hybrid || s->is_bert || s->encoder_layers)
+		expected =
+			"none with CUDA graphs, with fp8, and in hybrid models, BERT and T5: not "
+			"modelled yet";
+	if (expected)
+		input_reject(in, CONFIG_offload_modules, expected);
+}
+
 void check_recompute(const struct hparams *s, struct inputs *in)
 {
 	check_layers(s, in);
 	check_modules(s, in);
+	check_offload(s, in);
 }

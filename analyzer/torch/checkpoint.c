@@ -273,6 +273,8 @@ static void compute_again(struct machine *m, struct grad_node *n)
 	tensor in[DISCARD_INPUTS];
 
 	n->out[0] = tensor_ref(n->in[0]);
+	if (d->node->saved_hooks)
+		d->node->saved_hooks->unpack(m, d->node);
 	for (int i = 0; i < d->region.inputs; i++) {
 		in[i] = d->leaf[i].value = d->node->saved[i];
 		param_init(&d->leaf[i]);

@@ -261,16 +261,18 @@ static int list_has(const char *list, const char *word)
 
 static void read_recompute(struct hparams *s, struct inputs *in)
 {
+	const char *again = VALUE_OR(in->c, recompute_modules, "core_attn");
+	const char *moved = VALUE_OR(in->c, offload_modules, "");
+	int offloads = input_flag(in, CONFIG_fine_grained_activation_offloading, 0);
+
 	s->recompute = input_word(in, CONFIG_recompute_granularity, -1, "selective|full") + 1;
 	s->recompute_layers = (int64_t)input_or(in, CONFIG_recompute_num_layers, 1, MAX_LAYERS);
-	if (s->recompute == RECOMPUTE_SELECTIVE) {
-		const char *modules = VALUE_OR(in->c, recompute_modules, "core_attn");
-
-#define RECOMPUTED(field, word) s->field = list_has(modules, word);
-#include "torch/recomputed.def"
-#undef RECOMPUTED
-	}
+#define RECOMPUTED(field, word) \
+	s->field = s->recompute == RECOMPUTE_SELECTIVE && list_has(again, word);
+#include "torch/modules.def"
 	s->recompute_block = input_word(in, CONFIG_recompute_method, 0, "uniform|block");
+#define OFFLOADED(name, word) s->offload |= (unsigned)(offloads && list_has(moved, word)) << name;
+#include "torch/modules.def"
 }
 
 /* Transformer Engine's CUDA graphs, one for each layer and micro-batch. */

@@ -39,6 +39,11 @@ enum optimizer_kind {
 	MUON, /* matrices have a momentum, other parameters Adam's moments */
 	ADAM_8BIT
 };
+/* --offload-modules */
+enum offloaded_module {
+#define OFFLOADED(name, word) name,
+#include "torch/modules.def"
+};
 enum implementation { FUSED, FOREACH, LOOP };
 
 /* The forward pass of the model: families/families.c. */
@@ -143,9 +148,9 @@ struct hparams {
 	int64_t recompute_layers;
 	/* recompute_modules with RECOMPUTE_SELECTIVE */
 #define RECOMPUTED(field, word) int field;
-#include "torch/recomputed.def"
-#undef RECOMPUTED
+#include "torch/modules.def"
 	int recompute_block; /* recompute_method */
+	unsigned offload;    /* bits: offload_modules */
 	struct {
 		int on, attention, mlp, router; /* parts of a layer that are in its CUDA graph */
 		int64_t warmup;

@@ -172,6 +172,7 @@ struct machine {
 	struct tape *tape;
 	/* saved_tensors_hooks: called instead of saving `t` in node `n`; NULL: no hooks */
 	void (*pack)(struct machine *m, struct grad_node *n, tensor t);
+	void *offloader, *offloading; /* offload/groups.c: data of pack() */
 	/* checkpoint.c: activation recomputation */
 	struct checkpoint *checkpoint; /* the region that runs */
 	/* the regions whose calls are kept; with the last one, what all of them refer to goes */

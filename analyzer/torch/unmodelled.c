@@ -14,7 +14,6 @@ struct unmodelled_option {
 
 static const struct unmodelled_option stops[] = {
 	{ CONFIG_cpu_offloading, "activations in host memory" },
-	{ CONFIG_fine_grained_activation_offloading, "activations in host memory" },
 	{ CONFIG_optimizer_cpu_offload, "optimizer states in host memory" },
 	{ CONFIG_use_precision_aware_optimizer, "optimizer states of other types" },
 	{ CONFIG_fp32_residual_connection, "fp32 residuals" },
@@ -101,6 +100,9 @@ static void check_megatron_only(const struct hparams *s, struct inputs *in)
 	const struct trait traits[] = {
 		{ CONFIG_unmodelled_options, GIVEN(c, unmodelled_options),
 		  "none: not modelled yet" },
+		{ CONFIG_fine_grained_activation_offloading,
+		  VALUE_OR(c, fine_grained_activation_offloading, 0),
+		  "false: activations in host memory are Megatron-core's" },
 		{ CONFIG_mtp_num_layers, s->mtp > 0,
 		  "0: multi-token prediction is not modelled yet" },
 		{ CONFIG_pipeline_model_parallel_layout, GIVEN(c, pipeline_model_parallel_layout),
@@ -168,8 +170,11 @@ static void check_parts(const struct hparams *s, struct inputs *in)
 {
 	static const char *const again[] = {
 #define RECOMPUTED(field, word) word,
-#include "torch/recomputed.def"
-#undef RECOMPUTED
+#include "torch/modules.def"
+	};
+	static const char *const moved[] = {
+#define OFFLOADED(name, word) word,
+#include "torch/modules.def"
 	};
 	static const char *const graphed[] = { "attn", "mlp", "moe_router", "moe_preprocess" };
 	const int all = s->framework == MEGATRON;
@@ -179,9 +184,15 @@ static void check_parts(const struct hparams *s, struct inputs *in)
 			      CONFIG_recompute_modules,
 			      all ? "some of"
 #define RECOMPUTED(field, word) " " word
-#include "torch/recomputed.def"
-#undef RECOMPUTED
+#include "torch/modules.def"
 				  : "core_attn",
+			      in);
+	if (s->offload)
+		check_modules(in->c->offload_modules, moved, ARRAY_SIZE(moved),
+			      CONFIG_offload_modules, "some of"
+#define OFFLOADED(name, word) " " word
+#include "torch/modules.def"
+			      ,
 			      in);
 	if (s->graphs.on)
 		check_modules(VALUE_OR(in->c, cuda_graph_modules, ""), graphed, ARRAY_SIZE(graphed),

@@ -1,8 +1,8 @@
 """Recomputed and offloaded modules of Megatron-core, at sizes drawn at random: the estimate against the real framework on the simulated device.
 
-    python3 tests/accuracy/accuracy_modules.py [COUNT [SEED]]
+    python3 tests/accuracy/accuracy_modules.py again|offloaded [COUNT [SEED]]
 
-Prints the relative errors of the peak and of what is allocated after the last step, job by job.
+Prints the relative errors of the peak and of what is allocated after the last step, job by job, of the worst rank.
 """
 import random
 import sys
@@ -42,6 +42,32 @@ def draw(random):
     return {**job, "recompute_granularity": "selective", "recompute_modules": ",".join(modules)}
 
 
+def draw_offloaded(random):
+    """A job with offloaded modules, some of which are recomputed, too. Tensors of 1024 x 1024 elements and more are offloaded."""
+    job = draw(random)
+    heads, gated = random.choice([4, 8, 12]), job["swiglu"]
+    job.update(hidden_size=64 * heads * (2 if heads == 4 else 1), num_attention_heads=heads, num_query_groups=heads, seq_length=1024,
+               max_position_embeddings=1024, micro_batch_size=random.choice([2, 3, 4]), num_microbatches=random.randint(1, 4),
+               num_layers=random.choice([2, 4, 6]), ffn_hidden_size=128 * random.randint(6, 16))
+    for key in ("world_size", "tensor_model_parallel_size", "sequence_parallel"):
+        job.pop(key, None)
+    if "q_lora_rank" in job:
+        job.update(v_head_dim=job["hidden_size"] // heads)
+    modules = [m for m in ("attn_norm", "mlp_norm", "qkv_linear", "core_attn") if random.random() < 0.6] or ["core_attn"]
+    if "core_attn" in modules and random.random() < 0.6:
+        modules.append("attn_proj")
+    again = [m for m in job["recompute_modules"].split(",") if m in ("layernorm", "mla_up_proj") or (m == "mlp" and not gated)]
+    if random.random() < 0.5 or not again:
+        job.pop("recompute_granularity"), job.pop("recompute_modules")
+    else:
+        job["recompute_modules"] = ",".join(again)
+    split = random.choice([0, 0, 1, 2])
+    job.update({"world_size": 2, "pipeline_model_parallel_size": 2} if split else {"world_size": 1})
+    if split == 2 and job["num_layers"] > 2:
+        job.update(num_layers=4, virtual_pipeline_model_parallel_size=2, num_microbatches=4)
+    return {**job, "fine_grained_activation_offloading": True, "offload_modules": ",".join(modules)}
+
+
 def errors(job):
     """The relative errors of the peak and of the steady state, of the worst rank; and the bytes of the peak."""
     ranks = job.get("world_size", 1)
@@ -52,13 +78,16 @@ def errors(job):
 
 
 def main():
-    count, seed = (int(n) for n in (sys.argv[1:] + ["8", "1"][len(sys.argv) - 1:]))
+    make = {"again": draw, "offloaded": draw_offloaded}[sys.argv[1]]
+    count, seed = (int(n) for n in (sys.argv[2:] + ["8", "1"][len(sys.argv) - 2:]))
     for i in range(count):
-        job = draw(random.Random("%d %d" % (seed, i)))
+        job = make(random.Random("%d %d" % (seed, i)))
         peak, steady, worst = errors(job)
-        shape = "latent" * ("q_lora_rank" in job) + " experts" * ("num_experts" in job) + " tp" * ("world_size" in job and job["world_size"] > 1)
-        print("%2d  peak %+7.3f %%  steady %+7.3f %%  %9.1f MiB  %-28s %s" % (
-            i, 100 * peak, 100 * steady, worst["peak_allocated_bytes"] / 2**20, job["recompute_modules"], shape), flush=True)
+        shape = [word for word, key in (("latent", "q_lora_rank"), ("experts", "num_experts"), ("TP", "tensor_model_parallel_size"),
+                                        ("PP", "pipeline_model_parallel_size"), ("VPP", "virtual_pipeline_model_parallel_size")) if key in job]
+        print("%2d  peak %+7.3f %%  steady %+7.3f %%  %9.1f MiB  again %s  offloaded %s  %s" % (
+            i, 100 * peak, 100 * steady, worst["peak_allocated_bytes"] / 2**20, job.get("recompute_modules", "-"), job.get("offload_modules", "-"),
+            " ".join(shape)), flush=True)
 
 
 if __name__ == "__main__":

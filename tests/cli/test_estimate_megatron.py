@@ -229,6 +229,20 @@ class Megatron(Case):
                       ["shared_experts", "--num-experts", "8", "--moe-shared-expert-intermediate-size", "512", "--moe-shared-expert-overlap"]):
             self.assertIn("recompute_modules", self.refused(*again, *words))
 
+    def test_offloaded_modules(self):
+        """core_attn: of 12 layers with scores of 4 x 8 x 1024 x 1024 elements the last one's stay on the device: their softmax in bf16."""
+        words = ["--padded-vocab-size", "50304", "--disable-bias-linear", "--attention-backend", "unfused", "--attention-dropout", "0"]
+        moved = ["--fine-grained-activation-offloading", "--offload-modules"]
+        (_, kept), = self.stages(*words)
+        (_, less), = self.stages(*words, *moved, "core_attn")
+        saved = kept["peak_bytes"] - less["peak_bytes"]
+        self.assertGreater(saved, 10 * 4 * 8 * TOKENS ** 2 * 2)
+        self.assertLess(saved, 12 * (4 * 8 * TOKENS ** 2 * 2 + 4 * 4 * TOKENS * 512 * 2))
+        for more in (["attn_proj"], ["embedding"], ["core_attn", "--min-offloaded-tensor-size", "4"], ["core_attn", "--fp8-format", "hybrid"],
+                     ["core_attn", "--recompute-granularity", "full", "--recompute-method", "uniform"]):
+            self.assertIn("offload", self.refused(*words, *moved, *more))
+        self.assertIn("offload", self.refused(*words, moved[0]))
+
     def test_recomputed_feed_forward(self):
         """mlp: the input and the result of GELU, for 4096 tokens with 2048 columns, are not kept until the backward pass."""
         again = ["--padded-vocab-size", "50304", "--recompute-granularity", "selective", "--recompute-modules"]

@@ -93,6 +93,14 @@ def attention_of_two_widths():
     multi_latent_attention.HAVE_TE = HAVE_TE
 
 
+def offloading_without_te():
+    """Megatron-core's offloading tells Transformer Engine's layers, which are missing, to mark their tensors; the local ones have none to mark."""
+    import types
+
+    from megatron.core.extensions import transformer_engine
+    transformer_engine.cpu_offload = transformer_engine.cpu_offload or types.SimpleNamespace(CPUOffloadEnabled=False)
+
+
 KINDS = {"bf16-mixed": torch.bfloat16, "fp16-mixed": torch.float16, "fp32": torch.float32}
 
 
@@ -110,6 +118,8 @@ def config_of(job):
         more["linear_attention_freq"] = json.loads(job["linear_attention_freq"])
     if "recompute_modules" in job:
         more["recompute_modules"] = job["recompute_modules"].split(",")
+    if job.get("fine_grained_activation_offloading"):
+        more.update(fine_grained_activation_offloading=True, offload_modules=job["offload_modules"].split(","))
     if latent:
         more.update({k: job[k] for k in ("q_lora_rank", "kv_lora_rank", "qk_head_dim", "qk_pos_emb_head_dim", "v_head_dim")},
                     multi_latent_attention=True, qk_layernorm=job["qk_layernorm"])
@@ -300,6 +310,8 @@ def megatron(job, write):
     norms_of_torch()
     routers_of_torch()
     discarded_outputs_without_fp8()
+    if job.get("fine_grained_activation_offloading"):
+        offloading_without_te()
     if job.get("multi_latent_attention"):
         attention_of_two_widths()
     from megatron.core import parallel_state
