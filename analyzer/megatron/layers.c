@@ -183,7 +183,7 @@ static void project(struct machine *m, struct megatron_layer *l, struct microbat
 		tensor_unref(m, &part[i]);
 }
 
-/* Attention with what it saves in a group; without recomputation alone. */
+/* What attention saves is a group if core_attn is offloaded. Recomputed attention has none. */
 static tensor offloaded_attention(struct machine *m, struct megatron_rank *r, const tensor *in)
 {
 	struct offload *o = offload_of(r, OFFLOAD_ATTENTION);

@@ -177,7 +177,8 @@ static void release_variables(struct machine *m, struct variables *v)
 
 /* ---- schedules ---- */
 
-/* The groups of offloaded modules stand for all micro-batches of a step. */
+/* A group of an offloaded module belongs to a micro-batch by its number, so that every step runs
+ * all of them. */
 static int64_t rounds_left(const struct megatron_rank *r, struct batch_rounds *rounds,
 			   const struct machine *m, int64_t left)
 {

@@ -418,8 +418,7 @@ tensor moe_forward(struct machine *m, struct megatron_layer *l, tensor x)
 {
 	struct megatron_rank *r = l->chunk->rank;
 	const struct hparams *s = r->s;
-	/* before the router, unless it overlaps with the exchange of tokens or is in a CUDA graph
-	 */
+	/* the shared expert runs first, unless it overlaps with the exchange of tokens */
 	int begins =
 		s->shared_ffn && !m->in_graph && !VALUE_OR(s->config, moe_shared_expert_overlap, 0);
 	tensor shared = begins ? maybe_shared_again(m, l, x) : none;

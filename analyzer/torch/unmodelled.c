@@ -221,7 +221,7 @@ static void check_words(const struct hparams *s, struct inputs *in)
 		input_reject(in, CONFIG_offload_optimizer, "none without DeepSpeed");
 	if (s->wrapper != ZERO3 && s->offload_param)
 		input_reject(in, CONFIG_offload_param, "none without DeepSpeed's ZeRO-3");
-	if (s->wrapper == FSDP1 || (has_engine(s) && s->overlap))
+	if (s->wrapper == FSDP1 || (has_engine(s) && s->overlap) || s->offload)
 		estimate_note(
 			in->out,
 			"reserved_bytes is the most: blocks that another stream used "
