@@ -160,7 +160,7 @@ struct block_info block_info_of(const struct block_context *c, const struct life
 }
 
 /* Each autograd thread has one workspace. Several blocks of that size from backward passes are
- * something else. */
+ * something else; so are several of one stack. */
 static void count_workspaces(struct block_context *c, const struct lifetimes *l)
 {
 	unsigned n = 0, all = 0;
@@ -171,6 +171,7 @@ static void count_workspaces(struct block_context *c, const struct lifetimes *l)
 		if (l->list[i].freed_ns <= c->in.end_ns ||
 		    !workspace_sizes_have(&c->workspaces, l->list[i].alloc.bytes))
 			continue;
+		c->siblings[stack_of(c, &l->list[i])].workspaces++;
 		s = span_at(c, l->list[i].alloc.time_ns);
 		if (!s)
 			continue;

@@ -16,6 +16,7 @@ struct siblings {
 	/* Numbers of calls of the model, counted before the allocations: the lowest and highest. */
 	uint32_t first_call, last_call;
 	uint32_t blocks;
+	uint32_t workspaces; /* blocks of a workspace's size that stay */
 };
 
 /* The device's spans, and other facts that are not of a single block. */

@@ -67,7 +67,8 @@ static int is_inference(const struct block_context *c)
 
 /*
  * PyTorch allocates the workspaces of cuBLAS from the caching allocator: one for each thread and
- * stream, which stays, or one for each product, which is freed at once.
+ * stream, which stays, or one for each product, which is freed at once. Of one stack, several that
+ * stay are tensors of that size.
  */
 static int is_workspace(const struct block_context *c, const struct block_info *f)
 {
@@ -76,6 +77,7 @@ static int is_workspace(const struct block_context *c, const struct block_info *
 	if (f->is_transient)
 		return 1;
 	return !f->free_span && f->alloc_span->step == 1 &&
+	       (f->siblings.workspaces <= 1 || !(f->alloc_flags & STACK_FRAMES)) &&
 	       (f->backward_end < c->span_count || (c->one_workspace && is_inference(c))) &&
 	       !(f->alloc_span->phase == PHASE_BACKWARD && c->many_workspaces);
 }

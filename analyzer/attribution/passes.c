@@ -274,7 +274,7 @@ static void add_left(struct left_blocks *left, const struct spans *spans, const 
 		     const struct lifetime *const *list, size_t count, uint32_t now)
 {
 	uint32_t steps = 0, last = 0, blocks = 0;
-	bytes sum = 0, of_now = 0;
+	bytes sum = 0, of_now = 0, of_step = 0, most = 0;
 	int from_first = 0;
 
 	for (size_t i = 0; i < count; i++) {
@@ -283,6 +283,7 @@ static void add_left(struct left_blocks *left, const struct spans *spans, const 
 		if (!s || !span_step(s))
 			continue;
 		from_first |= s->step == 1;
+		of_step = s->step != last ? 0 : of_step;
 		steps += s->step != last;
 		last = s->step;
 		if (s->step >= now) {
@@ -290,16 +291,19 @@ static void add_left(struct left_blocks *left, const struct spans *spans, const 
 			continue;
 		}
 		sum = bytes_add(sum, list[i]->alloc.bytes);
+		of_step = bytes_add(of_step, list[i]->alloc.bytes);
+		most = larger_of(most, of_step);
 		blocks++;
 	}
 	if (!sum || (steps < 2 && tables_stack_is_own_code(t, list[0]->alloc.stack)))
 		return;
 	left->bytes = bytes_add(left->bytes, sum);
 	/* Blocks after a step count as the next step's: the first step has none of them, and
-	 * this step's are left from the step before. Otherwise this step may need its own. */
+	 * this step's are left from the step before, but for more than any step has left.
+	 * Otherwise this step may need its own. */
 	if (tables_stack_is_own_code(t, list[0]->alloc.stack)) {
 		left->now = bytes_add(left->now, of_now);
-		left->behind = bytes_add(left->behind, from_first ? 0 : of_now);
+		left->behind = bytes_add(left->behind, from_first ? 0 : smaller_of(of_now, most));
 	}
 	left->blocks += blocks;
 	if (steps > left->steps)

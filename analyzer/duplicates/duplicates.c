@@ -1,7 +1,9 @@
 #include "duplicates/duplicates.h"
 
 #include "attribution/attribution.h"
+#include "duplicates/data_set.h"
 #include "duplicates/remade.h"
+#include "duplicates/span_order.h"
 #include "duplicates/trained.h"
 #include "duplicates/unstepped.h"
 #include "util/order.h"
@@ -16,8 +18,6 @@
 	    */
 #define MIN_REPEATED 8 /* parameters, in the order of a model before: fewer may be chance */
 #define MAX_REPEATED 4096
-#define MIN_SET 4 /* fewer tensors that a line made in a step may be for that step */
-#define MAX_SPANS_OF_SET 4096
 
 /* The states of a second optimizer, which may be allocating them: there are more states than one
  * optimizer has for each parameter. The bytes beyond Adam's are of the second. Of a model and its
@@ -63,25 +63,12 @@ static int by_time(const void *a, const void *b)
 	return ORDER(x->time_ns, y->time_ns);
 }
 
-/* Is the model called between two times? Its results are no data. */
-static int is_model_between(const struct spans *spans, uint64_t from_ns, uint64_t to_ns)
-{
-	const struct span *first = spans_at(spans, from_ns), *last = spans_at(spans, to_ns);
-
-	if (!first || last - first > MAX_SPANS_OF_SET)
-		return 1;
-	for (const struct span *s = first; s <= last; s++)
-		if (s->activity == ACTIVITY_MODEL || s->activity == ACTIVITY_EVALUATION)
-			return 1;
-	return 0;
-}
-
 /* Did the job's own code, and no module, make the block before the model was called? */
 static int is_of_setup(const struct lifetime *l, const struct spans *spans, const struct tables *t)
 {
 	return spans->count && l->category != CATEGORY_PARAMETERS &&
 	       l->category != CATEGORY_BUFFERS && tables_stack_is_own_code(t, l->alloc.stack) &&
-	       !is_model_between(spans, spans->list[0].start_ns, l->alloc.time_ns);
+	       !span_order_has_model(spans, spans->list[0].start_ns, l->alloc.time_ns);
 }
 
 /* May it be a copy in fp32 of what is trained in 16 bits? */
@@ -178,13 +165,6 @@ static void find_second_model(struct duplicates *d, const struct lifetime *const
 	free(sizes);
 }
 
-static uint32_t step_of(const struct spans *spans, const struct lifetime *l)
-{
-	const struct span *s = spans_at(spans, l->alloc.time_ns);
-
-	return s ? s->step : 0;
-}
-
 /* Parameters, trained or not, that come twice. A part of a model that is like another part, as the
  * layers of a decoder, is no second model. */
 static bytes twin_of(const struct lifetime *const *held, size_t count)
@@ -245,124 +225,6 @@ static void find_remade(struct duplicates *d, const struct lifetime *const *held
 	d->copies = larger_of(d->copies, r.extra);
 }
 
-/* Does the job's own code make this block, and no module's or library's? */
-static int is_data(const struct trained *n, const struct lifetime *l, const struct tables *t)
-{
-	uint32_t flags = tables_stack_flags(t, l->alloc.stack);
-	enum block_hint hint = stack_hint(flags);
-
-	return flags & STACK_FRAMES && !(flags & (STACK_INIT | STACK_LOADING | STACK_SAVING)) &&
-	       (hint == HINT_NOTHING || hint == HINT_INPUTS) && l->category != CATEGORY_BUFFERS &&
-	       !trained_has(n, l->alloc.bytes) && !trained_has(n, l->alloc.bytes / 2) &&
-	       !trained_has(n, l->alloc.bytes * 2);
-}
-
-/* The last activity before a span that is not the job's own code. */
-static uint8_t activity_before(const struct spans *spans, const struct span *s)
-{
-	while (s > spans->list) {
-		s--;
-		if (s->activity != ACTIVITY_MAIN && s->activity != ACTIVITY_UNKNOWN &&
-		    s->activity != ACTIVITY_ZERO_GRAD)
-			return s->activity;
-	}
-	return ACTIVITY_UNKNOWN;
-}
-
-/* Is it a time behind the optimizer's step, and before the next forward pass? */
-static int is_behind_optimizer(const struct spans *spans, const struct span *now)
-{
-	return now->activity == ACTIVITY_OPTIMIZER ||
-	       (now->activity == ACTIVITY_MAIN &&
-		activity_before(spans, now) == ACTIVITY_OPTIMIZER);
-}
-
-/* May a set of `blocks` tensors be data, the first of which was allocated in the span `s`? Tensors
- * of the current step's forward pass are needed until the optimizer's step; so are one or two
- * tensors of any code of that step. */
-static int may_be_data(const struct spans *spans, const struct span *s, uint32_t blocks,
-		       const struct span *now)
-{
-	if (!s || !now || s->phase == PHASE_SETUP || s->step != now->step)
-		return 1;
-	if (blocks >= MIN_SET && is_behind_optimizer(spans, now))
-		return 1;
-	return s->phase != PHASE_FORWARD &&
-	       (blocks >= MIN_SET || activity_before(spans, s) == ACTIVITY_OPTIMIZER);
-}
-
-/* The tensors that one line made in one step, without a call of the model between them. */
-struct set {
-	bytes bytes;
-	uint32_t blocks;
-};
-
-/* The sets of one line, whose held blocks are list[0], list[1]... of `count`: the largest one, or
- * all of one step that have as many tensors as no step needs. */
-static struct set sets_of_line(const struct trained *n, const struct spans *spans,
-			       const struct tables *t, const struct lifetime *const *list,
-			       size_t count, const struct span *now)
-{
-	struct set largest = { 0 }, all = { 0 }, many = { 0 };
-	uint32_t step_of_many = 0;
-
-	for (size_t i = 0, k; i < count; i = k) {
-		uint32_t step = step_of(spans, list[i]);
-		struct set s = { 0 };
-
-		for (k = i; k < count && step_of(spans, list[k]) == step &&
-			    (k == i || !is_model_between(spans, list[k - 1]->alloc.time_ns,
-							 list[k]->alloc.time_ns));
-		     k++) {
-			if (!is_data(n, list[k], t))
-				continue;
-			s.bytes = bytes_add(s.bytes, list[k]->alloc.bytes);
-			s.blocks++;
-		}
-		all.bytes = bytes_add(all.bytes, s.bytes);
-		if (!may_be_data(spans, spans_at(spans, list[i]->alloc.time_ns), s.blocks, now))
-			continue;
-		if (s.bytes > largest.bytes)
-			largest = s;
-		if (s.blocks < MIN_SET)
-			continue;
-		if (step != step_of_many)
-			many = (struct set){ 0 };
-		step_of_many = step;
-		many.bytes = bytes_add(many.bytes, s.bytes);
-		many.blocks += s.blocks;
-		if (many.bytes > largest.bytes)
-			largest = many;
-	}
-	/* One block that has the size of all parameters is an average of them, and one of all
-	 * gradients a copy. */
-	if (largest.blocks == 1 && trained_is_all(n, largest.bytes))
-		return (struct set){ 0 };
-	/* The tensors of a line that allocates in every step add up; they are no set. */
-	return largest.bytes >= all.bytes / 5 * 4 ? largest : (struct set){ 0 };
-}
-
-/* Sorts the held blocks. */
-static void find_data(struct duplicates *d, const struct trained *n, const struct spans *spans,
-		      const struct tables *t, const struct lifetime **held, size_t count,
-		      const struct span *now)
-{
-	if (count)
-		qsort(held, count, sizeof(struct lifetime *), lifetime_by_stack);
-	for (size_t i = 0, k; i < count; i = k) {
-		struct set s;
-
-		for (k = i; k < count && held[k]->alloc.stack == held[i]->alloc.stack; k++)
-			;
-		s = sets_of_line(n, spans, t, held + i, k - i, now);
-		if (s.bytes <= d->data)
-			continue;
-		d->data = s.bytes;
-		d->data_blocks = s.blocks;
-		d->data_stack = held[i]->alloc.stack;
-	}
-}
-
 /* Is it a time between a backward pass and the optimizer's step? An optimizer that has allocated
  * nothing until then, as SGD, may have run already, if this is not the first step. Blocks that the
  * newest step allocates after its backward pass count. */
@@ -372,7 +234,7 @@ static int is_before_optimizer(const struct spans *spans, uint64_t time_ns, int 
 	const struct span *s = spans_at(spans, time_ns);
 
 	return s && s->activity == ACTIVITY_MAIN && s->phase != PHASE_SETUP &&
-	       activity_is_backward(activity_before(spans, s)) &&
+	       activity_is_backward(span_order_activity_before(spans, s)) &&
 	       (s->next == ACTIVITY_OPTIMIZER || has_optimizer ||
 		((s->step <= 1 || s->step == now) && s->next == ACTIVITY_UNKNOWN));
 }
@@ -458,7 +320,7 @@ static int is_own_request(const struct trained *n, const struct spans *spans,
 {
 	return now && request->bytes && tables_stack_is_own_code(t, request->stack) &&
 	       !trained_has(n, request->bytes) && !trained_has(n, request->bytes / 2) &&
-	       is_behind_optimizer(spans, now);
+	       span_order_is_behind_optimizer(spans, now);
 }
 
 struct duplicates duplicates_live(const struct lifetimes *l, const struct spans *spans,
@@ -488,7 +350,7 @@ struct duplicates duplicates_live(const struct lifetimes *l, const struct spans 
 	d.twin = twin_of(held, count);
 	d.has_deep_copy = has_deep_copy = find_deep_copies(&d, held, count, t);
 	find_remade(&d, held, count, spans, t);
-	find_data(&d, &n, spans, t, held, count, now);
+	d.data = data_set_live(&n, spans, t, held, count, now);
 	if (!has_own_weights)
 		find_gradient_copies(&d, &n, l, spans, t, request, at_ns);
 	d.request_is_own = is_own_request(&n, spans, t, request, now);

@@ -5,6 +5,7 @@
 
 #include "attribution/lifetime.h"
 #include "attribution/spans.h"
+#include "duplicates/data_set.h"
 #include "trace/tables.h"
 
 struct duplicates {
@@ -17,9 +18,7 @@ struct duplicates {
 	int has_deep_copy;     /* a deep copy of a model is there */
 	bytes extra_gradients; /* beyond one of each parameter */
 	bytes unstepped;       /* gradients of parameters that no optimizer has a state for */
-	bytes data; /* the largest set of tensors that one line of the job's own code made in a step
-		     */
-	uint32_t data_blocks, data_stack; /* the stack of that line */
+	struct data_set data;
 	int request_is_own; /* the job's own code asked for it, between two steps, in no parameter's
 			       size */
 	/* Bytes that the job's own code allocated between a backward pass and the optimizer's

@@ -30,15 +30,15 @@ static int is_same_stack(const struct surviving_block *a, const struct surviving
  * The bytes of this step, `now`, that its peak would not have had without the leak. A block that
  * is allocated after a step counts as the next step's: the first step has none of them, and this
  * step has those of the step before. A hook allocates copies beside the blocks that the model
- * needs: the step that failed would have had as many bytes of them as every step, `usual`. This
- * step needs all its other blocks itself.
+ * needs: the step that failed would have had as many bytes of them as every step, `usual`. No step
+ * has left more than `most`: this step needs all its other blocks itself.
  */
 static bytes beyond_need(const struct tables *t, const struct device_pass *d, uint32_t stack,
-			 int since_first, bytes now, bytes usual)
+			 int since_first, bytes now, bytes usual, bytes most)
 {
 	if (tables_stack_is_hook(t, stack))
 		return d->failure ? larger_of(now, usual) : now;
-	return since_first ? 0 : now;
+	return since_first ? 0 : smaller_of(now, most);
 }
 
 static int is_of_autograd(const struct tables *t, const struct surviving_block *l)
@@ -60,14 +60,19 @@ static void record_leak(const struct tables *t, struct device_pass *d,
 {
 	struct metrics *m = d->m;
 	uint32_t steps = 0, oldest = 0, blocks = 0;
-	bytes sum = 0, now = 0;
+	bytes sum = 0, now = 0, of_step = 0, most = 0;
 
 	for (size_t i = 0; i < count; i++) {
 		if (!l[i].age) {
 			now = bytes_add(now, l[i].size);
 			continue;
 		}
-		steps += !i || l[i].age != l[i - 1].age;
+		if (!i || l[i].age != l[i - 1].age) {
+			steps++;
+			of_step = 0;
+		}
+		add(&of_step, l[i].size);
+		most = larger_of(most, of_step);
 		oldest = l[i].age > oldest ? l[i].age : oldest;
 		sum = bytes_add(sum, l[i].size);
 		blocks++;
@@ -76,7 +81,7 @@ static void record_leak(const struct tables *t, struct device_pass *d,
 	    oldest * 10 < (d->step > 2 ? d->step - 2 : 0) * 6)
 		return;
 	add(&m->leak_bytes, sum);
-	add(&m->leak_now, beyond_need(t, d, l->stack, oldest == d->step, now, sum / steps));
+	add(&m->leak_now, beyond_need(t, d, l->stack, oldest == d->step, now, sum / steps, most));
 	add(&m->leak_autograd, is_of_autograd(t, l) ? sum : 0);
 	add(&m->leak_stored, is_stored(t, l) ? sum : 0);
 	add(&m->leak_per_step, sum / steps);

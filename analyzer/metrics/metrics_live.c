@@ -6,6 +6,8 @@
 #include "metrics/metrics_replaced.h"
 #include "metrics/metrics_sizes.h"
 
+#include <stdlib.h>
+
 #define MIN_BATCHES 4 /* of a rollout: fewer blocks of a line may be a step's own */
 
 /* Did a stack allocate no block in any step before? */
@@ -52,9 +54,10 @@ static void copy_duplicates(struct metrics *m, const struct duplicates *p)
 	m->replicas = p->replicas;
 	m->twin = p->twin;
 	m->twin_copied = p->has_deep_copy;
-	m->data = p->data;
-	m->data_blocks = p->data_blocks;
-	m->data_stack = p->data_stack;
+	m->data = p->data.bytes;
+	m->data_blocks = p->data.blocks;
+	m->data_stack = p->data.stack;
+	m->data_beside = p->data.beside;
 	m->data_asked = p->request_is_own;
 	m->gradient_copies = p->gradient_copies;
 	m->gradient_copies_stay = p->copies_stay;
@@ -189,12 +192,14 @@ static void find_new_data(const struct metrics_pass *p, const struct device_pass
 		    l->steps != 1 || l->blocks != g->blocks)
 			continue;
 		m->data = g->bytes;
+		m->data_beside = 0;
 		m->data_blocks = (int64_t)g->blocks;
 		m->data_stack = g->stack;
 	}
 	if (live->duplicates.request_is_own && d->failure->stack < p->tables->stack_count &&
 	    !d->stacks[d->failure->stack].blocks && d->failure->requested > m->data) {
 		m->data = d->failure->requested;
+		m->data_beside = 0;
 		m->data_blocks = 1;
 		m->data_stack = d->failure->stack;
 	}
@@ -234,6 +239,29 @@ static void find_of_setup(const struct metrics_pass *p, const struct device_pass
 		m->setup_blocks = (int64_t)g->blocks + asked;
 		m->setup_stack = g->stack;
 	}
+}
+
+/* Adds up the blocks of the run among those that count as inputs. Data that were there before the
+ * forward pass do not grow with its batch. */
+static void find_batch_inputs(const struct metrics_pass *p, const struct device_pass *d,
+			      const struct snapshot *live)
+{
+	bytes *of_stack = xcalloc(p->tables->stack_count, sizeof(*of_stack));
+
+	for (size_t i = 0; p->live.slots && i <= p->live.mask; i++) {
+		const struct mt_record *r = &p->live.slots[i];
+
+		if (r->kind == MT_TENSOR_ALLOC && &p->devices[r->device] == d &&
+		    r->stack < p->tables->stack_count && tag_of(r).run == d->run)
+			add(&of_stack[r->stack], r->bytes);
+	}
+	for (size_t i = 0; i < live->count; i++) {
+		const struct block_group *g = &live->groups[i];
+
+		if (g->category == CATEGORY_INPUTS && g->stack < p->tables->stack_count)
+			add(&d->m->batch_inputs, smaller_of(g->bytes, of_stack[g->stack]));
+	}
+	free(of_stack);
 }
 
 /* Blocks of one kind, with the failed request. */
@@ -404,6 +432,7 @@ void metrics_what_is_live(const struct metrics_pass *p, struct device_pass *d,
 	d->m->untied_blocks = live->untied.count;
 	find_new_data(p, d, live);
 	find_of_setup(p, d, live);
+	find_batch_inputs(p, d, live);
 	find_of_evaluation(p, d, live);
 	find_hooked(p, d, live);
 	find_own_logits(p, d, live);

@@ -89,7 +89,7 @@ GROWS = {"graph kept", "list of tensors", "what autograd saves kept", "results k
 OUTSIDE = {"leak outside of PyTorch"}
 
 # Faults whose fixed form keeps a part of what the remedy does without: the model's own logits; the newest entry of a list.
-OTHER_REMEDY = {"entropy_of_logits", "replay_without_limit", "cache_by_shape"}
+OTHER_REMEDY = {"entropy_of_logits", "replay_without_limit", "cache_by_shape", "requests_remembered"}
 
 # The remedy that the fixed job has, by a word of it, where the first remedy of a right rule may be another one.
 REMEDIES = {"batch too large": "half", "activations": "checkpoint", "recomputation off": "checkpoint", "upcast activations": None}

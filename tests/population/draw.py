@@ -103,10 +103,14 @@ def judged(draw, found):
 
 
 def place_of_death(found):
-    """The step, from 1, or None for a job without steps; and the level that the job had reached, with what it asked for."""
-    rank, oom = next(((rank, oom) for rank in found["ranks"] for oom in rank["oom"]), (None, None))
-    if not oom:
+    """The step, from 1, or None for a job without steps; and the level that the job had reached, with what it asked for.
+
+    It is the failure that ended the job, or the last one: cuDNN goes on with its next plan if there is no room for one, several steps before that.
+    """
+    failures = [(not oom["survived"], n, rank, oom) for rank in found["ranks"] for n, oom in enumerate(rank["oom"])]
+    if not failures:
         return {"step": None, "level": None}
+    *_, rank, oom = max(failures, key=lambda f: f[:2])
     return {"step": None if rank["inference"] else oom["step"], "level": oom["allocated_bytes"] + oom["requested_bytes"]}
 
 

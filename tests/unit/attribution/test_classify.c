@@ -164,6 +164,23 @@ static void workspaces_come_with_the_first_product(void **state)
 	assert_int_equal(run(f)->at_peak.by_category[CATEGORY_WORKSPACES], 2 * size);
 }
 
+/* Three copies of that size, which one line makes, beside a workspace of the model's. */
+static void tensors_may_have_the_size_of_a_workspace(void **state)
+{
+	const bytes size = (4096 * 2 + 16 * 8) << 10;
+	struct fixture *f = *state;
+
+	for (unsigned i = 0; i < 3; i++)
+		make(f, f->input, size);
+	make(f, f->model, size);
+	for (unsigned step = 0; step < 3; step++) {
+		drop_in_backward(f, make(f, f->model, 10 * MIB), 10 * MIB);
+		drop(f, f->zero_grad, make_in_backward(f, f->small, 5 * MIB), 5 * MIB);
+		drop(f, f->temporary, make(f, f->temporary, MIB), MIB);
+	}
+	assert_int_equal(run(f)->at_peak.by_category[CATEGORY_WORKSPACES], size);
+}
+
 static void the_environment_sets_the_size_of_workspaces(void **state)
 {
 	struct fixture *f = *state;
@@ -270,6 +287,7 @@ int main(void)
 		CASE(buckets_beside_gradients_are_communication),
 		CASE(the_end_of_a_failed_job_changes_no_category),
 		CASE(workspaces_come_with_the_first_product),
+		CASE(tensors_may_have_the_size_of_a_workspace),
 		CASE(the_environment_sets_the_size_of_workspaces),
 		CASE(blocks_that_add_up_are_no_buffers),
 		CASE(a_block_allocated_once_by_a_module_is_a_buffer),

@@ -173,6 +173,10 @@ static void what_follows_a_step_is_left_of_it(void **state)
 	assert_int_equal(p.left.bytes, 2 * MIB);
 	assert_int_equal(p.left.now, 2 * MIB);
 	assert_int_equal(p.left.behind, 2 * MIB);
+	/* A third one is more than a step leaves: this step makes it. */
+	block(&s, 311, BATCH, 2 * MIB, CATEGORY_TEMPORARIES);
+	p = passes(&s, MT_NO_STACK, 320);
+	assert_int_equal(p.left.behind, 2 * MIB);
 }
 
 /* A recurrent cell that the job's own loop calls, h = cell(x[t], h): one pass, however often. */

@@ -194,8 +194,10 @@ static void data_in_the_making_are_the_least(void **state)
 	m.data = 900 * MIB;
 	m.data_blocks = 9;
 	assert_saving(&m, "DATA_ON_GPU", SAVING_ABOUT, 900 * MIB);
+	m.data_beside = 500 * MIB;
+	assert_saving(&m, "DATA_ON_GPU", SAVING_ABOUT, 1400 * MIB);
 	m.data_asked = 1;
-	assert_saving(&m, "DATA_ON_GPU", SAVING_AT_LEAST, 900 * MIB);
+	assert_saving(&m, "DATA_ON_GPU", SAVING_AT_LEAST, 1400 * MIB);
 }
 
 /* Weights and Adam's states in one file: the optimizer takes the states as they are, so without the
@@ -231,6 +233,95 @@ static void graphs_of_a_few_steps_are_the_least(void **state)
 	assert_saving(&m, "LEAK_GRAPH_RETAINED", SAVING_ABOUT, 600 * MIB);
 }
 
+/* Three steps have left 600 MiB of graphs. This step's own will be there beside its gradients,
+ * which are at most as large as the parameters. */
+static void little_weights_add_little_to_graphs(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.leak_bytes = 600 * MIB;
+	m.kept = 500 * MIB;
+	m.leak_steps = 3;
+	m.parameters = 61 * MIB;
+	assert_saving(&m, "LEAK_GRAPH_RETAINED", SAVING_AT_LEAST, 600 * MIB);
+	m.parameters = 59 * MIB;
+	assert_saving(&m, "LEAK_GRAPH_RETAINED", SAVING_ABOUT, 600 * MIB);
+	/* The base has no gradients. */
+	m.tags = TAGGED(ADAPTER);
+	m.parameters = 700 * MIB;
+	m.adapters = 5 * MIB;
+	assert_saving(&m, "LEAK_GRAPH_RETAINED", SAVING_ABOUT, 600 * MIB);
+}
+
+/* Without a trace of an optimizer, what looks like two steps may be two micro-batches of one, which
+ * has more. */
+static void passes_of_one_step_are_the_least(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.passes_kept = 1;
+	m.kept = 700 * MIB;
+	m.pass_newest = 300 * MIB;
+	m.parameters = 50 * MIB;
+	assert_saving(&m, "GRAPH_KEPT", SAVING_AT_LEAST, 700 * MIB);
+	m.tags = TAGGED(OPTIMIZER);
+	assert_saving(&m, "GRAPH_KEPT", SAVING_ABOUT, 700 * MIB);
+	m.parameters = 200 * MIB;
+	assert_saving(&m, "GRAPH_KEPT", SAVING_AT_LEAST, 700 * MIB);
+}
+
+static void gradients_of_one_step_are_the_least(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.leak_bytes = m.leak_autograd = m.gradients = 800 * MIB;
+	m.leak_steps = 4;
+	assert_saving(&m, "GRADIENTS_KEPT", SAVING_AT_LEAST, 800 * MIB);
+	m.tags = TAGGED(OPTIMIZER);
+	assert_saving(&m, "GRADIENTS_KEPT", SAVING_ABOUT, 800 * MIB);
+}
+
+/* A step that has got beyond all before it needs as much more as it has grown; they do not tell
+ * what was still to come. 115 MiB are a twentieth. */
+static void steps_do_not_tell_of_one_that_has_grown(void **state)
+{
+	struct metrics m = failure();
+	struct remedy half;
+
+	(void)state;
+	m.moment_need = m.whole_need = 2304 * MIB;
+	m.whole_measured = 1;
+	m.huge = 600 * MIB;
+	m.huge_sum = 1200 * MIB;
+	m.huge_blocks = 2;
+	m.without_huge = 1100 * MIB;
+	m.size_growth = 100 * MIB;
+	assert_saving(&m, "HUGE_TENSORS", SAVING_ABOUT, 1100 * MIB);
+	m.size_growth = 900 * MIB;
+	assert_saving(&m, "HUGE_TENSORS", SAVING_AT_LEAST, 900 * MIB);
+	m.size_growth = 1200 * MIB;
+	assert_saving(&m, "HUGE_TENSORS", SAVING_AT_LEAST, 1100 * MIB);
+	m.huge = m.huge_sum = m.huge_blocks = 0;
+	half = remedy_of(&m, "ACT_PEAK", 1);
+	assert_int_equal(half.bound, SAVING_AT_LEAST);
+	assert_int_equal(half.saving, 640 * MIB);
+}
+
+/* Half the batch halves 1024 MiB of activations, the request of 256 and the 400 that the job's own
+ * code made in the forward pass: 840 MiB. */
+static void half_a_batch_halves_the_jobs_own_tensors(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.step = 1;
+	m.batch_inputs = 400 * MIB;
+	assert_int_equal(remedy_of(&m, "ACT_PEAK", 1).saving, 840 * MIB);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -241,6 +332,11 @@ int main(void)
 		cmocka_unit_test(a_step_that_grew_needs_at_least_its_growth),
 		cmocka_unit_test(blocks_of_few_steps_are_the_least),
 		cmocka_unit_test(half_a_batch_leaves_the_optimizers_step),
+		cmocka_unit_test(little_weights_add_little_to_graphs),
+		cmocka_unit_test(passes_of_one_step_are_the_least),
+		cmocka_unit_test(gradients_of_one_step_are_the_least),
+		cmocka_unit_test(steps_do_not_tell_of_one_that_has_grown),
+		cmocka_unit_test(half_a_batch_halves_the_jobs_own_tensors),
 		cmocka_unit_test(data_in_the_making_are_the_least),
 		cmocka_unit_test(graphs_of_a_few_steps_are_the_least),
 		cmocka_unit_test(states_of_a_checkpoint_are_no_duplicate),

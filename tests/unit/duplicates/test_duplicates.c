@@ -91,8 +91,8 @@ static void data_that_is_made_at_once_is_a_set(void **state)
 	for (uint64_t i = 0; i < 5; i++)
 		block(&s, 4 + i, BATCH, 8 * MIB, CATEGORY_OTHER);
 	d = duplicates(&s, 30);
-	assert_int_equal(d.data, 40 * MIB);
-	assert_int_equal(d.data_blocks, 5);
+	assert_int_equal(d.data.bytes, 40 * MIB);
+	assert_int_equal(d.data.blocks, 5);
 	assert_int_equal(d.copies, 0);
 }
 
@@ -108,11 +108,11 @@ static void one_block_for_all_parameters_is_no_data(void **state)
 		training(&s);
 		block(&s, 4, BATCH, 5 * MIB, CATEGORY_PARAMETERS);
 		block(&s, 5, BATCH, sizes[i], CATEGORY_OTHER);
-		assert_int_equal(duplicates(&s, 30).data, i ? sizes[i] : 0);
+		assert_int_equal(duplicates(&s, 30).data.bytes, i ? sizes[i] : 0);
 	}
 	block(&s, 21, MT_NO_STACK, 2 * MIB, CATEGORY_GRADIENTS);
 	block(&s, 21, MT_NO_STACK, 5 * MIB, CATEGORY_GRADIENTS);
-	assert_int_equal(duplicates(&s, 30).data, 0);
+	assert_int_equal(duplicates(&s, 30).data.bytes, 0);
 }
 
 static void activity(struct scene *s, uint64_t start_ns, enum phase phase, enum activity a)
@@ -386,7 +386,8 @@ static void what_every_step_keeps_is_no_data(void **state)
 		s.spans[s.all.count - 1].activity = ACTIVITY_OPTIMIZER;
 		for (uint64_t i = 0; i < 4; i++)
 			block(&s, 100 * step + 1 + i, BATCH, 30 * MIB, CATEGORY_OTHER);
-		assert_int_equal(duplicates(&s, 100 * step + 10).data, step == 2 ? 120 * MIB : 0);
+		assert_int_equal(duplicates(&s, 100 * step + 10).data.bytes,
+				 step == 2 ? 120 * MIB : 0);
 	}
 }
 
@@ -401,15 +402,15 @@ static void a_queue_that_outlives_its_step_is_data(void **state)
 		block(&s, 21 + i, BATCH, 8 * MIB, CATEGORY_INPUTS);
 	span(&s, 40, PHASE_FORWARD, 2);
 	s.spans[s.all.count - 1].activity = ACTIVITY_MODEL;
-	assert_int_equal(duplicates(&s, 45).data, 0);
+	assert_int_equal(duplicates(&s, 45).data.bytes, 0);
 	span(&s, 50, PHASE_OPTIMIZER, 2);
 	s.spans[s.all.count - 1].activity = ACTIVITY_OPTIMIZER;
 	span(&s, 60, PHASE_OPTIMIZER, 2);
 	s.spans[s.all.count - 1].activity = ACTIVITY_MAIN;
 	for (uint64_t i = 0; i < 4; i++)
 		block(&s, 61 + i, BATCH, 8 * MIB, CATEGORY_INPUTS);
-	assert_int_equal(duplicates(&s, 70).data, 72 * MIB);
-	assert_int_equal(duplicates(&s, 70).data_blocks, 9);
+	assert_int_equal(duplicates(&s, 70).data.bytes, 72 * MIB);
+	assert_int_equal(duplicates(&s, 70).data.blocks, 9);
 }
 
 /* An inner loop makes weights of gradients behind a backward pass, and calls the model with them:

@@ -76,6 +76,27 @@ static void what_follows_a_step_counts_as_the_next_ones(void **state)
 	assert_int_equal(m.leak_now, 6 * MIB);
 }
 
+/* Beside what the fourth step has left, the line is making 6 MiB more in this one. */
+static void a_step_needs_what_is_more_than_any_has_left(void **state)
+{
+	struct stack_levels stacks[STACKS] = { 0 };
+	struct metrics m = { 0 };
+	struct failure f = { 0 };
+	struct device_pass d = { .m = &m, .stacks = stacks, .step = 4, .failure = &f };
+	struct surviving_block blocks[] = {
+		{ .stack = LEAK, .size = 6 * MIB },
+		{ .stack = LEAK, .size = 10 * MIB },
+		{ .stack = LEAK, .age = 1, .size = 10 * MIB },
+		{ .stack = LEAK, .age = 2, .size = 10 * MIB },
+		{ .stack = LEAK, .age = 3, .size = 10 * MIB },
+	};
+
+	(void)state;
+	metrics_find_leaks(&tables, &d, blocks, 5);
+	assert_int_equal(m.leak_bytes, 30 * MIB);
+	assert_int_equal(m.leak_now, 10 * MIB);
+}
+
 /* A hook's copies are no activations, and this step would have had 10 MiB of them too. */
 static void the_copies_of_a_hook_are_needed_by_no_step(void **state)
 {
@@ -102,6 +123,7 @@ int main(void)
 		cmocka_unit_test(the_jobs_own_code_stores_what_no_model_made),
 		cmocka_unit_test(the_copies_of_a_hook_are_needed_by_no_step),
 		cmocka_unit_test(what_follows_a_step_counts_as_the_next_ones),
+		cmocka_unit_test(a_step_needs_what_is_more_than_any_has_left),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -155,6 +155,23 @@ static void the_states_of_the_first_step_are_no_growth(void **state)
 	assert_int_equal(fixture_report(f)->metrics->size_growth, 15 * MIB);
 }
 
+/* In the forward pass the job's own code makes 7 MiB of its results; 50 of data were there before
+ * the first step. */
+static void what_the_job_makes_of_results_grows_with_the_batch(void **state)
+{
+	struct fixture *f = *state;
+
+	make(f, f->setup, 100 * MIB);
+	make(f, f->input, 50 * MIB);
+	micro_batch(f);
+	make(f, f->optimizer, 40 * MIB);
+	f->w.header.exit_status = 1;
+	make(f, f->model, 4 * MIB);
+	make(f, f->input, 7 * MIB);
+	fixture_event(f, MT_TENSOR_OOM, MIB, 26 * MIB, f->model);
+	assert_int_equal(fixture_report(f)->metrics->batch_inputs, 7 * MIB);
+}
+
 /* Behind a step, two calls of the model of three blocks each; the batch of the second is made in
  * between. The calls of the step do not count. */
 static void calls_since_the_last_step_are_counted(void **state)
@@ -320,6 +337,7 @@ int main(void)
 		CASE(later_steps_have_the_states_too),
 		CASE(the_states_of_the_first_step_are_no_growth),
 		CASE(calls_since_the_last_step_are_counted),
+		CASE(what_the_job_makes_of_results_grows_with_the_batch),
 		CASE(generated_data_are_no_cache),
 		CASE(a_request_of_a_module_is_a_modules),
 		CASE(what_a_backward_pass_keeps_is_no_gradient),
