@@ -48,7 +48,7 @@ UNIT_TOOLS    := $(call tests,tests/unit/make_traces.c tests/unit/estimate/bench
                  tests/unit/attribution/backward_names.c tests/unit/live/live_traces.c)
 PRELOAD_TESTS := $(call tests,tests/preload/test_*.c)
 SIM_TESTS     := $(call tests,tests/sim/test_*.c)
-UNITS         := $(UNIT_TESTS) $(UNIT_TOOLS) $(PRELOAD_TESTS) $(SIM_TESTS) $(BUILD)/tests/unit/torch/allocator_replay
+UNITS         := $(UNIT_TESTS) $(UNIT_TOOLS) $(PRELOAD_TESTS) $(SIM_TESTS) $(BUILD)/tests/unit/allocator/allocator_replay
 # The analyzer without main(), and the files that unit tests share.
 LIBRARY       := $(call obj,$(filter-out analyzer/main.c,$(ANALYZER_SRC))) $(BUILD)/analyzer/html/assets.o $(MESSAGES)
 WRITERS       := $(call obj,tests/unit/fixture.c $(wildcard tests/unit/write_*.c))
@@ -165,7 +165,7 @@ $(SHELLS:%=$(BUILD)/completion/%): $(BUILD)/completion/%: $(COMPLETION_OF)
 $(UNIT_TESTS) $(UNIT_TOOLS): %: %.o $(LIBRARY) $(WRITERS)
 	$(CC) $(LINK) $^ -o $@ -lcmocka $(LIBS)
 
-$(BUILD)/tests/unit/torch/allocator_replay: %: %.o $(call obj,$(wildcard analyzer/torch/allocator*.c) analyzer/config/allocator_conf.c analyzer/util/util.c analyzer/util/err.c analyzer/util/buf.c)
+$(BUILD)/tests/unit/allocator/allocator_replay: %: %.o $(call obj,$(wildcard analyzer/allocator/*.c) analyzer/config/allocator_conf.c analyzer/util/util.c analyzer/util/err.c analyzer/util/buf.c)
 	$(CC) $(LINK) $^ -o $@
 
 # The recorder's unit tests run without the preload: they link everything except the exported hooks. INSIDE_test_x: a source that test_x includes.

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "match/match_blocks.h"
-#include "torch/allocator.h"
+#include "allocator/allocator.h"
 
 /* Rows of a matrix at least; anything smaller is a vector. */
 #define MIN_ROWS 24

@@ -197,9 +197,7 @@ static tensor offloaded_attention(struct machine *m, struct megatron_rank *r, co
 }
 
 /* Attention and its output projection. `in`: queries, keys and values, which are taken, and the
- * mask. They are discarded behind attention if `d` is not NULL. `gate`, if there is one, is taken,
- * too.
- */
+ * mask. They are discarded behind attention if `d` is not NULL. `gate` is taken, if it is there. */
 static tensor attend(struct machine *m, struct megatron_rank *r, tensor *in, tensor gate,
 		     struct param *proj, struct discarded *d)
 {

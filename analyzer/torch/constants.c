@@ -2,7 +2,7 @@
 #include "torch/constants.h"
 
 #include "estimate/device.h"
-#include "torch/allocator.h"
+#include "allocator/allocator.h"
 #include "torch/hparams.h"
 
 #include <jansson.h>

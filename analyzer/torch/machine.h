@@ -14,7 +14,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "torch/allocator.h"
+#include "allocator/allocator.h"
 #include "torch/constants.h"
 #include "torch/dtype.h"
 #include "torch/terms.h"

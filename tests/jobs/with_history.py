@@ -1,4 +1,4 @@
-"""Runs a script and writes what PyTorch's own history of its caching allocator says, as tests/unit/torch/allocator_replay.c reads it:
+"""Runs a script and writes what PyTorch's own history of its caching allocator says, as tests/unit/allocator/allocator_replay.c reads it:
 with_history.py OUT SCRIPT [ARGUMENT...]. The first line holds the version and the bytes that the device had free."""
 import runpy
 import sys

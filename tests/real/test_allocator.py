@@ -5,7 +5,7 @@ import subprocess
 from harness import BUILD, GPT2, JOBS, ROOT, Case, python
 
 HISTORY = os.path.join(JOBS, "with_history.py")
-REPLAY = os.path.join(BUILD, "tests", "unit", "torch", "allocator_replay")
+REPLAY = os.path.join(BUILD, "tests", "unit", "allocator", "allocator_replay")
 ALLOCATE = os.path.join(JOBS, "allocate.py")
 HF = os.path.join(JOBS, "llama.py")
 SMALL = (GPT2, "--layers", 4, "--batch", 4, "--steps", 2)

@@ -13,7 +13,7 @@
  * itself chooses and splits blocks and reserves memory. Prints size and reserved bytes of every
  * block; exits with 1 and a line on stderr at the first difference.
  */
-#include "torch/allocator.h"
+#include "allocator/allocator.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* Expandable segments: each stream has one for each pool; its pages are mapped and unmapped. */
-#include "torch/allocator_expandable.h"
+#include "allocator/allocator_expandable.h"
 
 #include <stdlib.h>
 

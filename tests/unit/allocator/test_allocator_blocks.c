@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-#include "torch/allocator_blocks.h"
+#include "allocator/allocator_blocks.h"
 
 #define BLOCKS 300
 #define CHANGES 20000

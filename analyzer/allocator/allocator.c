@@ -1,10 +1,10 @@
-#include "torch/allocator.h"
+#include "allocator/allocator.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "torch/allocator_blocks.h"
-#include "torch/allocator_expandable.h"
+#include "allocator/allocator_blocks.h"
+#include "allocator/allocator_expandable.h"
 #include "util/util.h"
 
 struct allocator *allocator_new(const struct allocator_settings *s, int64_t device)

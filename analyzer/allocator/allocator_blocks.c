@@ -1,4 +1,4 @@
-#include "torch/allocator_blocks.h"
+#include "allocator/allocator_blocks.h"
 
 #include <stdlib.h>
 #include <string.h>

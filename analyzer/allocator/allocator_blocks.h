@@ -2,7 +2,7 @@
 #ifndef MEMTRACE_TORCH_ALLOCATOR_BLOCKS_H
 #define MEMTRACE_TORCH_ALLOCATOR_BLOCKS_H
 
-#include "torch/allocator.h"
+#include "allocator/allocator.h"
 #include "util/util.h"
 
 #define MIB (INT64_C(1) << 20)

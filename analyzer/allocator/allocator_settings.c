@@ -1,5 +1,5 @@
 /* Reads PYTORCH_CUDA_ALLOC_CONF. */
-#include "torch/allocator.h"
+#include "allocator/allocator.h"
 
 #include "config/allocator_conf.h"
 

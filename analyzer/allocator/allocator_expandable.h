@@ -2,7 +2,7 @@
 #ifndef MEMTRACE_TORCH_ALLOCATOR_EXPANDABLE_H
 #define MEMTRACE_TORCH_ALLOCATOR_EXPANDABLE_H
 
-#include "torch/allocator_blocks.h"
+#include "allocator/allocator_blocks.h"
 
 /* A free block of at least n bytes, removed from its pool; pages are mapped for it as needed. NULL:
  * out of memory. */
