@@ -28,7 +28,8 @@ int64_t fsdp2_shard_of_rank(const struct fsdp *f, const struct param *p, int64_t
 	int64_t parts = rows > 1 ? rows : p->value.n, each = share(f, parts);
 	int64_t left = parts - rank * each;
 
-	return (left < 0 ? 0 : smaller_of(left, each)) * (p->value.n / parts);
+	/* without memory for it, a parameter has no elements */
+	return left <= 0 ? 0 : smaller_of(left, each) * (p->value.n / parts);
 }
 
 static int64_t shard_of(const struct fsdp *f, const struct param *p)

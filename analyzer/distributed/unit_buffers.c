@@ -168,9 +168,9 @@ int64_t unit_buffers_part(const struct unit_buffers *b, size_t i)
 
 /* ---- weights: AllGatherPipeline ---- */
 
-static int has_block(const struct unit_bucket *g)
+static int is_freed(const struct unit_bucket *g)
 {
-	return g->weights.storage && g->weights.storage->block;
+	return g->weights.storage && !g->weights.storage->block;
 }
 
 /* Gathers the wanted buckets, and ahead of time those that follow or come before. */
@@ -203,7 +203,7 @@ static void gather_wanted(struct machine *m, struct unit_buffers *b, int step)
 	for (size_t k = 0; k < b->count; k++) {
 		struct unit_bucket *g = &b->buckets[k];
 
-		if (g->wanted && is_gathered(b, g) && !has_block(g)) {
+		if (g->wanted && is_gathered(b, g) && is_freed(g)) {
 			g->weights.storage->stream = GATHER_STREAM;
 			storage_fill(m, g->weights, g->weights.type);
 		}
