@@ -486,16 +486,3 @@ tensor layer_forward(struct machine *m, struct megatron_layer *l, struct microba
 		tensor_unref(m, &r->masks[--r->mask_count]);
 	return out;
 }
-
-tensor maybe_recomputed(struct machine *m, int again, const struct layer_run *part,
-			const tensor *in, int count)
-{
-	tensor out;
-
-	if (!again)
-		return part->run(m, part->context, in);
-	out = checkpoint_reentrant(m, part->run, part->context, part->size, in, count);
-	if (part->first->router && out.grad_fn)
-		checkpoint_input_refs(out, part->first->graph);
-	return out;
-}

@@ -4,17 +4,6 @@
 
 #include "megatron/model.h"
 
-/* A part of the forward pass that begins with a layer: run() gets a context of `size` bytes. */
-struct layer_run {
-	struct megatron_layer *first;
-	tensor (*run)(struct machine *, void *, const tensor *);
-	void *context;
-	size_t size;
-};
-
-/* Runs a part on `count` tensors, 1 or 2. `again`: the backward pass recomputes all of it. */
-tensor maybe_recomputed(struct machine *m, int again, const struct layer_run *part,
-			const tensor *in, int count);
 tensor layer_forward(struct machine *m, struct megatron_layer *l, struct microbatch *b, tensor x);
 /* The two halves of a layer, each with its normalization and its residual connection. */
 tensor layer_attention(struct machine *m, struct megatron_layer *l, struct microbatch *b, tensor x);

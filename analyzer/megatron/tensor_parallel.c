@@ -2,6 +2,8 @@
  * exchanges of activations between the regions. */
 #include "megatron/tensor_parallel.h"
 
+#include "torch/checkpoint.h"
+
 #include "megatron/transformer_engine.h"
 #include "util/util.h"
 
@@ -141,4 +143,17 @@ tensor hidden_norm(struct machine *m, struct megatron_rank *r, struct norm_weigh
 	if (r->s->rms_norm)
 		return fused_rms_norm(m, x, w->weight, r->s->hidden);
 	return layer_norm(m, x, w->weight, w->bias, r->s->hidden);
+}
+
+tensor maybe_recomputed(struct machine *m, int again, const struct layer_run *part,
+			const tensor *in, int count)
+{
+	tensor out;
+
+	if (!again)
+		return part->run(m, part->context, in);
+	out = checkpoint_reentrant(m, part->run, part->context, part->size, in, count);
+	if (part->first->router && out.grad_fn)
+		checkpoint_input_refs(out, part->first->graph);
+	return out;
 }

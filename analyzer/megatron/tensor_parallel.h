@@ -26,4 +26,18 @@ tensor tp_scatter(struct machine *m, tensor x, int64_t t);
 /* LayerNorm or RMSNorm of the hidden states. */
 tensor hidden_norm(struct machine *m, struct megatron_rank *r, struct norm_weights *w, tensor x);
 
+/* tensor_parallel.checkpoint() */
+
+/* A part of the forward pass that begins with a layer: run() gets a context of `size` bytes. */
+struct layer_run {
+	struct megatron_layer *first;
+	tensor (*run)(struct machine *, void *, const tensor *);
+	void *context;
+	size_t size;
+};
+
+/* Runs a part on `count` tensors, 1 or 2. `again`: the backward pass recomputes all of it. */
+tensor maybe_recomputed(struct machine *m, int again, const struct layer_run *part,
+			const tensor *in, int count);
+
 #endif
