@@ -27,9 +27,10 @@ enum rule_confidence { CONFIDENCE_HIGH, CONFIDENCE_MEDIUM, CONFIDENCE_LOW };
 #define AT_LEAST_IF(is, n) bound_if(m->failed && (is), n, SAVING_AT_LEAST)
 #define AT_FAILURE(n) bound_if(m->failed, n, SAVING_AT_FAILURE)
 #define BY_WHOLE_STEPS(n) m->whole_measured ? UNLESS_GROWN(n) : AT_FAILURE(n)
-#define UNLESS_GROWN(n) has_grown(m) ? beyond_steps(m, n) : about(n)
-#define SO_FAR(n) \
-	has_grown(m) ? beyond_steps(m, n) : AT_LEAST_IF(m->moment_need < m->whole_pass / 10 * 8, n)
+#define UNLESS_GROWN(n) is_growth(m, n) ? beyond_steps(m, n) : about(n)
+#define SO_FAR(n)                            \
+	is_growth(m, n) ? beyond_steps(m, n) \
+			: AT_LEAST_IF(m->moment_need < m->whole_pass / 10 * 8, n)
 #define BY_WHOLE_STEPS_SO_FAR(n) m->whole_measured ? SO_FAR(n) : AT_FAILURE(n)
 #define BEYOND_STEPS(n) beyond_steps(m, n)
 #define ENOUGH_MEASURED 8 /* times that a rule was the first finding: all right is nine of ten */
@@ -55,11 +56,11 @@ static struct saved about(bytes n)
 	return (struct saved){ n, SAVING_ABOUT };
 }
 
-/* Has the step that failed needed more than a twentieth beyond all steps before? They do not tell
- * how much more it would have needed. */
-static int has_grown(const struct metrics *m)
+/* Had the steps before the one that failed less than half of the bytes? They do not tell then how
+ * much more of them it would have needed. */
+static int is_growth(const struct metrics *m, bytes n)
 {
-	return m->failed && m->whole_measured && m->size_growth > m->moment_need / 20;
+	return m->failed && m->whole_measured && m->size_growth > n / 2;
 }
 
 /* Memory beside the steps, `n`, makes the peak higher than theirs, and may still grow. */

@@ -246,12 +246,13 @@ static void find_of_setup(const struct metrics_pass *p, const struct device_pass
 static void find_batch_inputs(const struct metrics_pass *p, const struct device_pass *d,
 			      const struct snapshot *live)
 {
+	const unsigned device = (unsigned)(d - p->devices);
 	bytes *of_stack = xcalloc(p->tables->stack_count, sizeof(*of_stack));
 
 	for (size_t i = 0; p->live.slots && i <= p->live.mask; i++) {
 		const struct mt_record *r = &p->live.slots[i];
 
-		if (r->kind == MT_TENSOR_ALLOC && &p->devices[r->device] == d &&
+		if (r->kind == MT_TENSOR_ALLOC && r->device == device &&
 		    r->stack < p->tables->stack_count && tag_of(r).run == d->run)
 			add(&of_stack[r->stack], r->bytes);
 	}
