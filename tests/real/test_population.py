@@ -41,6 +41,14 @@ class Truth(unittest.TestCase):
         rows = [{**batch, "seed": seed_of("batch_too_large", [2, 2, 4], parts)} for parts in (2, 4)]
         self.assertEqual(needed_less([*rows, {**batch, "fault": "entropy_of_logits", "cause": "logits"}]), [20, None, None])
 
+    def test_death(self):
+        """A convolution's plan finds no memory in the third step, and another one does; the job dies in the fifth."""
+        code = """import draw
+failure = {"requested_bytes": 5, "survived": True}
+failures = [{**failure, "step": 3, "allocated_bytes": 20}, {**failure, "step": 5, "allocated_bytes": 30, "survived": False}]
+print(draw.place_of_death({"ranks": [{"inference": None, "oom": failures}]}), draw.place_of_death({"ranks": [{"inference": None, "oom": failures[:1]}]}))"""
+        done = subprocess.run([python(), "-c", code], env=environment(PYTHONPATH=POPULATION), stdout=subprocess.PIPE, text=True, check=True)
+        self.assertEqual(done.stdout.strip(), "{'step': 5, 'level': 35} {'step': 3, 'level': 25}")
 
     def test_ran_out(self):
         """PyTorch's own error, and what it says of a convolution none of whose plans finds memory; no other error is one of memory."""
