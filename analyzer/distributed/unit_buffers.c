@@ -66,13 +66,14 @@ static void add_to_bucket(struct machine *m, struct param *p)
 {
 	struct unit_buffers *b = m->unit_buffers;
 	struct unit_bucket *g = &b->buckets[p->bucket];
-	int waits = b->gradients_shared && g->ranks > 1;
+	/* `optim` reduces in the last micro-batch alone, which needs no more in another one */
+	int is_reduced = b->masters_shared && g->ranks > 1;
 
-	if (waits && !g->gradient.storage)
+	if (is_reduced && b->gradients_shared && !g->gradient.storage)
 		g->gradient = tensor_new_as(m, TERM_BUCKETS, g->size, b->gradients.type);
 	tensor_unref(m, &p->grad);
-	g->ready += (size_t)waits;
-	if (waits && is_ready(b, g))
+	g->ready += (size_t)is_reduced;
+	if (is_reduced && is_ready(b, g))
 		reduce(m, b, g);
 }
 
