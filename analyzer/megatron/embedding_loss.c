@@ -195,3 +195,39 @@ tensor chunk_loss(struct machine *m, struct model_chunk *c, tensor x)
 	tensor_unref(m, &in[1]);
 	return out;
 }
+
+/* ---- rope_utils.py ---- */
+
+/* Cosine or sine of the positions in fp32, then in the heads' type. */
+static tensor table(struct machine *m, int64_t frequencies, enum dtype type)
+{
+	tensor first = tensor_new(m, frequencies, F32), scaled = tensor_new(m, frequencies, F32),
+	       out;
+
+	tensor_unref(m, &first);
+	out = type == F32 ? tensor_ref(scaled) : tensor_new(m, frequencies, type);
+	tensor_unref(m, &scaled);
+	return out;
+}
+
+tensor apply_rotary(struct machine *m, tensor x, int64_t frequencies)
+{
+	const int64_t halves[2] = { x.n / 2, x.n / 2 };
+	tensor cosine = table(m, frequencies, x.type), sine = table(m, frequencies, x.type);
+	tensor a = mul(m, x, cosine), b, half[2];
+
+	split(m, x, half, halves, 2);
+	tensor_assign(m, &half[1], scale(m, half[1]));
+	b = cat(m, half[1], half[0]);
+	tensor_unref(m, &half[1]);
+	tensor_unref(m, &half[0]);
+	tensor_assign(m, &b, mul(m, b, sine));
+	half[0] = add(m, a, b);
+	tensor_unref(m, &b);
+	tensor_unref(m, &a);
+	a = contiguous(m, half[0]);
+	tensor_unref(m, &half[0]);
+	tensor_unref(m, &sine);
+	tensor_unref(m, &cosine);
+	return a;
+}

@@ -12,4 +12,8 @@ tensor token_losses(struct machine *m, struct model_chunk *c, tensor x, tensor *
 /* The mean of the losses. */
 tensor chunk_loss(struct machine *m, struct model_chunk *c, tensor x);
 
+/* _apply_rotary_pos_emb_bshd: (t * cos) + (rotate_half(t) * sin), then a copy. `frequencies`: the
+ * number of angles, for each position and element of a head. */
+tensor apply_rotary(struct machine *m, tensor x, int64_t frequencies);
+
 #endif

@@ -2,6 +2,7 @@
 #include "megatron/layers.h"
 
 #include "megatron/compiled.h"
+#include "megatron/embedding_loss.h"
 #include "megatron/gdn.h"
 #include "torch/checkpoint.h"
 #include "megatron/mamba.h"
@@ -91,41 +92,6 @@ static tensor core_attention(struct machine *m, void *context, const tensor *in)
 	return out;
 }
 
-/* Cosine or sine of the positions in fp32, then in the heads' type. */
-static tensor table(struct machine *m, tensor frequencies, enum dtype type)
-{
-	tensor first = tensor_new(m, frequencies.n, F32),
-	       scaled = tensor_new(m, frequencies.n, F32), out;
-
-	tensor_unref(m, &first);
-	out = type == F32 ? tensor_ref(scaled) : tensor_new(m, frequencies.n, type);
-	tensor_unref(m, &scaled);
-	return out;
-}
-
-/* _apply_rotary_pos_emb_bshd: (t * cos) + (rotate_half(t) * sin), then a copy */
-static tensor rotated(struct machine *m, tensor x, tensor frequencies)
-{
-	const int64_t halves[2] = { x.n / 2, x.n / 2 };
-	tensor cosine = table(m, frequencies, x.type), sine = table(m, frequencies, x.type);
-	tensor a = mul(m, x, cosine), b, half[2];
-
-	split(m, x, half, halves, 2);
-	tensor_assign(m, &half[1], scale(m, half[1]));
-	b = cat(m, half[1], half[0]);
-	tensor_unref(m, &half[1]);
-	tensor_unref(m, &half[0]);
-	tensor_assign(m, &b, mul(m, b, sine));
-	half[0] = add(m, a, b);
-	tensor_unref(m, &b);
-	tensor_unref(m, &a);
-	a = contiguous(m, half[0]);
-	tensor_unref(m, &half[0]);
-	tensor_unref(m, &sine);
-	tensor_unref(m, &cosine);
-	return a;
-}
-
 static tensor head_norm(struct machine *m, struct megatron_layer *l, struct norm_weights *w,
 			tensor x)
 {
@@ -171,7 +137,7 @@ static void project(struct machine *m, struct megatron_layer *l, struct microbat
 	for (int i = 0; i < 2; i++) {
 		in[i] = !s->rope        ? tensor_ref(part[i])
 			: s->fused_rope ? fused_rotary(m, part[i])
-					: rotated(m, part[i], b->rotary);
+					: apply_rotary(m, part[i], b->rotary.n);
 	}
 	/* Transformer Engine needs the same layout for all three */
 	if ((s->rope || s->qk_norm || copied) && s->transformer_engine)

@@ -26,6 +26,11 @@ struct gdn_weights {
 	struct norm_weights norm;
 };
 
+/* The rotary embedding that each layer of latent attention has for itself. */
+struct latent_positions {
+	tensor frequencies[3], cached[2], result;
+};
+
 struct megatron_layer {
 	struct model_chunk *chunk;
 	/* of a hybrid model, the letter of hybrid_layer_pattern: the layer is one part alone; '\0':
@@ -38,6 +43,7 @@ struct megatron_layer {
 	struct norm_weights before_attention, before_mlp;
 	struct norm_weights q_norm, k_norm;
 	struct param *q_down, *kv_down, *kv_up; /* latent attention; q_down NULL: none */
+	struct latent_positions positions;
 	struct param *proj, *proj_bias, *qkv, *qkv_bias, *up, *up_bias, *down, *down_bias;
 	/* attention to the encoder's output; cross.q NULL: none */
 	struct {
@@ -115,6 +121,7 @@ struct megatron_rank {
 	int64_t group;        /* micro-batches that a chunk runs in turn */
 	int64_t microbatches; /* micro-batches of a step */
 	struct model_chunk *chunks;
+	int64_t kept_positions;       /* results in the cache of latent attention's positions */
 	struct fsdp *fsdp;            /* fully_shard; NULL: not */
 	struct unit_buffers *buffers; /* Megatron's own FSDP; NULL: not */
 	struct offload *offload;      /* NULL: no module is offloaded */

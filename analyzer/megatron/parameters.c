@@ -6,6 +6,7 @@
 #include "megatron/transformer_engine.h"
 #include "megatron/declare_layer.h"
 #include "megatron/declare.h"
+#include "megatron/mla.h"
 #include "megatron/mtp.h"
 #include "megatron/sharded.h"
 #include "megatron/t5.h"
@@ -333,14 +334,26 @@ static void make_all_buffers(struct machine *m, struct model_chunk *c)
 		make_buffers(m, c, (enum buffer_kind)kind);
 }
 
+/* Does it for all layers of latent attention. */
+static void with_positions(struct machine *m, const struct model_chunk *c,
+			   void (*make)(struct machine *, struct megatron_layer *))
+{
+	for (int64_t i = 0; i < c->layer_count + c->mtp_count; i++)
+		if (chunk_layer(c, i)->kv_down)
+			make(m, chunk_layer(c, i));
+}
+
 void rank_make(struct machine *m, struct megatron_rank *r)
 {
 	int sharded;
 
 	for (int64_t i = 0; i < r->s->vpp; i++) {
 		declare_chunk(&r->chunks[i]);
+		with_positions(m, &r->chunks[i], mla_make_positions);
 		make_parameters(m, &r->chunks[i]);
 	}
+	for (int64_t i = 0; i < r->s->vpp; i++)
+		with_positions(m, &r->chunks[i], mla_convert_positions);
 	sharded = sharded_wrap(m, r);
 	for (int64_t i = 0; !sharded && i < r->s->vpp; i++)
 		make_all_buffers(m, &r->chunks[i]);

@@ -78,15 +78,15 @@ void schedule_rounds_release(struct batch_rounds *r)
 	*r = (struct batch_rounds){ .window = r->window };
 }
 
-/* RotaryEmbedding.forward: its lru_cache keeps the result; that of latent attention is computed
- * each time. */
+/* RotaryEmbedding.forward: its lru_cache keeps the result. The layers of latent attention have
+ * their own (mla.c). */
 void load_rotary(struct machine *m, struct model_chunk *c, struct microbatch *b)
 {
 	const struct hparams *s = c->rank->s;
 	int64_t n = s->tokens * s->head;
 	tensor half;
 
-	if (!s->rope)
+	if (!s->rope || s->latent.kv_rank)
 		return;
 	if (!c->rotary.storage) {
 		half = tensor_new_as(m, TERM_ROPE, n / 2, F32);
@@ -94,8 +94,6 @@ void load_rotary(struct machine *m, struct model_chunk *c, struct microbatch *b)
 		tensor_unref(m, &half);
 	}
 	b->rotary = tensor_ref(c->rotary);
-	if (s->latent.kv_rank)
-		tensor_unref(m, &c->rotary);
 }
 
 /* ---- the layers of each chunk of the pipeline ---- */

@@ -97,6 +97,7 @@ struct hparams {
 	int masks;              /* create_attention_mask_in_dataloader */
 	struct latent {
 		int64_t q_rank, kv_rank, nope, rope, value;
+		int yarn;       /* positions are YarnRotaryEmbedding's */
 	} latent;               /* latent attention; kv_rank 0: none */
 	int64_t value_head;     /* width of the values of a head */
 	int allgather, grouped; /* the allgather dispatcher; experts as one grouped product */

@@ -13,6 +13,7 @@ void hparams_read_latent(struct hparams *s, struct inputs *in)
 	s->latent.nope = (int64_t)input_or(in, CONFIG_qk_head_dim, 128, MAX_WIDTH);
 	s->latent.rope = (int64_t)input_or(in, CONFIG_qk_pos_emb_head_dim, 64, MAX_WIDTH);
 	s->latent.value = (int64_t)input_or(in, CONFIG_v_head_dim, 128, MAX_WIDTH);
+	s->latent.yarn = !GIVEN(in->c, rope_type) || !strcmp(in->c->rope_type, "yarn");
 	s->head = s->latent.nope + s->latent.rope;
 	s->value_head = s->latent.value;
 	s->groups = s->heads;
