@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "util/order.h"
 #include "util/util.h"
 
 /* ---- buckets: _get_parameter_groups() ---- */
@@ -81,19 +82,35 @@ static void split_group(const struct unit_layout *c, struct unit_buffers *b,
 	}
 }
 
-/* The widest parameters first. */
+struct wide_item {
+	int64_t columns;
+	size_t item;
+};
+
+static int by_width(const void *a, const void *b)
+{
+	const struct wide_item *x = a, *y = b;
+	int by = ORDER(y->columns, x->columns);
+
+	return by ? by : ORDER(x->item, y->item);
+}
+
+/* The widest parameters first; of one width, in their order. */
 static void order_items(const struct unit_layout *c, struct unit_bucket *g)
 {
-	for (size_t k = 1; k < g->count; k++)
-		for (size_t j = k; j && columns(c->module->params[g->items[j]]) >
-						columns(c->module->params[g->items[j - 1]]);
-		     j--) {
-			size_t other = g->items[j];
+	struct wide_item *list = xcalloc(g->count, sizeof(*list));
 
-			g->items[j] = g->items[j - 1];
-			g->items[j - 1] = other;
-		}
+	for (size_t k = 0; k < g->count; k++)
+		list[k] =
+			(struct wide_item){ columns(c->module->params[g->items[k]]), g->items[k] };
+	qsort(list, g->count, sizeof(*list), by_width);
+	for (size_t k = 0; k < g->count; k++)
+		g->items[k] = list[k].item;
+	free(list);
 }
+
+/* Larger than the common multiple of any model's widths; times ranks it fits 64 bits. */
+#define MAX_FACTOR ((int64_t)1 << 40)
 
 /* chunk_size_factor: a common multiple of the widths of parameters that are not smaller. */
 static int64_t factor_of(const struct unit_layout *c, const struct unit_bucket *g)
@@ -113,7 +130,8 @@ static int64_t factor_of(const struct unit_layout *c, const struct unit_bucket *
 			a = b;
 			b = rest;
 		}
-		factor = factor / a * width;
+		if (factor / a <= MAX_FACTOR / width)
+			factor = factor / a * width;
 	}
 	return factor;
 }
