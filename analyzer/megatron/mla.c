@@ -62,7 +62,7 @@ void mla_make_positions(struct machine *m, struct megatron_layer *l)
 
 	if (p->frequencies[0].storage) /* one layer makes several predictions */
 		return;
-	/* those of yarn are three: before, with and without the longer context */
+	/* yarn has inv_freq_extra and inv_freq_inter beside inv_freq */
 	for (size_t i = 0; i < (a->yarn ? ARRAY_SIZE(p->frequencies) : 1); i++)
 		p->frequencies[i] = tensor_new_as(m, TERM_ROPE, a->rope / 2, F32);
 	if (a->yarn)

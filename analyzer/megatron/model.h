@@ -26,7 +26,8 @@ struct gdn_weights {
 	struct norm_weights norm;
 };
 
-/* The rotary embedding that each layer of latent attention has for itself. */
+/* The rotary embedding that each layer of latent attention has for itself: inverse frequencies;
+ * tables of cosines and sines; and the angles that forward() returned, if its cache keeps them. */
 struct latent_positions {
 	tensor frequencies[3], cached[2], result;
 };
