@@ -119,19 +119,14 @@ static int64_t factor_of(const struct unit_layout *c, const struct unit_bucket *
 
 	for (size_t k = 0; k < g->count; k++) {
 		const struct param *p = c->module->params[g->items[k]];
-		int64_t width = columns(p), a = factor, b = width;
+		int64_t width = columns(p), others;
 
 		if (width == factor || p->value.n < factor ||
 		    (factor % width == 0 && p->value.n % factor == 0))
 			continue;
-		while (b) {
-			int64_t rest = a % b;
-
-			a = b;
-			b = rest;
-		}
-		if (factor / a <= MAX_FACTOR / width)
-			factor = factor / a * width;
+		others = factor / greatest_divisor(factor, width);
+		if (others <= MAX_FACTOR / width)
+			factor = others * width;
 	}
 	return factor;
 }

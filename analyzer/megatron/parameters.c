@@ -115,15 +115,7 @@ static void make_parameters(struct machine *m, struct model_chunk *c)
 
 static int64_t least_multiple(int64_t a, int64_t b)
 {
-	int64_t x = a, y = b;
-
-	while (y) {
-		int64_t rest = x % y;
-
-		x = y;
-		y = rest;
-	}
-	return a / x * b;
+	return a / greatest_divisor(a, b) * b;
 }
 
 /* The offset of a parameter in the contiguous buffer, and the bounds of its bucket. Ranks shard

@@ -46,6 +46,18 @@ static inline int64_t round_up(int64_t n, int64_t to)
 	return divide_up(n, to) * to;
 }
 
+/* Of positive numbers. */
+static inline int64_t greatest_divisor(int64_t a, int64_t b)
+{
+	while (b) {
+		int64_t rest = a % b;
+
+		a = b;
+		b = rest;
+	}
+	return a;
+}
+
 static inline int64_t smaller_of(int64_t a, int64_t b)
 {
 	return a < b ? a : b;
