@@ -147,6 +147,7 @@ static void add_options(struct buf *b, const struct config *c)
 
 /* The files of memtrace that decide a run's result: their contents are part of its key. */
 static const char *const programs[] = { "libcudasim.so", "libmemtrace.so", SCRIPT,
+					"cudasim/python/memtrace_inputs.py",
 					"cudasim/python/memtrace_train.py" };
 
 static int add_programs(struct buf *key, struct err *e)
@@ -355,6 +356,7 @@ static void fill(struct model_result *r, const json_t *o, const char *versions)
 	*r = (struct model_result){ .model = word_of(o, "class"),
 				    .versions = xstrdup(versions),
 				    .phase = word_of(o, "peak_phase"),
+				    .text_alone = json_is_true(json_object_get(o, "text_alone")),
 				    .parameters = number_of(o, "num_parameters"),
 				    .peak = number_of(o, "peak_bytes"),
 				    .steady = number_of(o, "steady_bytes"),

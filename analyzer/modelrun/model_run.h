@@ -11,6 +11,7 @@
 struct model_result {
 	char *model, *versions;   /* the class; the packages */
 	char *phase;              /* of the peak */
+	int text_alone;           /* it takes images or the like, and got none */
 	int64_t parameters;       /* of the whole model */
 	int64_t peak, steady;     /* allocated bytes */
 	int64_t reserved, device; /* their own maxima */

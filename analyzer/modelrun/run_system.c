@@ -92,6 +92,10 @@ static int read_config(const struct config *c, struct estimate *out, struct err 
 	estimate_add_result(out, "num_parameters", r.parameters);
 	estimate_note(out, "run: %s of %s, for two steps on the simulated device", r.model,
 		      r.versions);
+	if (r.text_alone)
+		estimate_note(
+			out,
+			"the batch has no images: images_per_sequence=N adds N images to each sequence, and with them what their encoder keeps");
 	model_result_release(&r);
 	return 0;
 }

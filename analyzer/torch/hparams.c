@@ -156,6 +156,8 @@ static void read_attention(struct hparams *s, struct inputs *in)
 	hparams_read_latent(s, in);
 	s->attention_dropout = VALUE_OR(in->c, attention_dropout, 0);
 	s->hidden_dropout = VALUE_OR(in->c, hidden_dropout, 0);
+	if (VALUE_OR(in->c, images_per_sequence, 0))
+		input_reject(in, CONFIG_images_per_sequence, "0: a formula counts text alone");
 	s->packed = s->attention != FLASH && input_flag(in, CONFIG_packed_sequences, 0);
 	/* Trainer drops the model's outputs before the backward pass; a job whose model is a file
 	 * of transformers has its loop. */

@@ -15,6 +15,30 @@ ERNIE_PARAMETERS = 256 * (8000 + 512 + 2 + 2) + 2 * (4 * (256 * 256 + 256) + 2 *
 LLAMA = {"model_type": "llama", "hidden_size": 512, "intermediate_size": 1408, "num_hidden_layers": 2, "num_attention_heads": 8,
          "num_key_value_heads": 4, "vocab_size": 16000, "max_position_embeddings": 512, "tie_word_embeddings": False}
 
+# An encoder of images (49 patches) in front of a language model; the file's token 7999 stands for a patch.
+LLAVA = {"model_type": "llava", "architectures": ["LlavaForConditionalGeneration"], "image_token_index": 7999, "image_seq_length": 49,
+         "vision_config": {"model_type": "clip_vision_model", "hidden_size": 256, "intermediate_size": 1024, "num_hidden_layers": 3, "num_attention_heads": 4,
+                           "image_size": 224, "patch_size": 32},
+         "text_config": {"model_type": "llama", "hidden_size": 256, "intermediate_size": 704, "num_hidden_layers": 2, "num_attention_heads": 4,
+                         "num_key_value_heads": 4, "vocab_size": 8000, "max_position_embeddings": 512}}
+# The same step, written without memtrace's code.
+OF_LLAVA = """
+import sys, torch, transformers
+config = transformers.AutoConfig.from_pretrained(sys.argv[1])
+images = int(sys.argv[2])
+with torch.device("cuda"):
+    model = transformers.LlavaForConditionalGeneration._from_config(config, dtype=torch.float32).train()
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+for _ in range(2):
+    ids = torch.randint(0, 7000, (2, 256)).cuda()
+    ids[:, :49 * images] = 7999
+    batch = {"pixel_values": torch.zeros(2 * images, 3, 224, 224, device="cuda")} if images else {}
+    model(input_ids=ids, labels=ids, **batch).loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+print(torch.cuda.max_memory_allocated())
+"""
+
 
 class Run(unittest.TestCase):
     def setUp(self):
@@ -43,7 +67,7 @@ class Run(unittest.TestCase):
         with open(os.path.join(self.folder.name, "memtrace", "models", os.listdir(os.path.join(self.folder.name, "memtrace", "models"))[0]),
                   encoding="utf-8") as f:
             kept = f.read()
-        for part in ("ErnieForMaskedLM", "libcudasim.so ", "memtrace_train.py ", " deepspeed 0"):  # what decides the result
+        for part in ("ErnieForMaskedLM", "libcudasim.so ", "memtrace_inputs.py ", "memtrace_train.py ", " deepspeed 0"):  # what decides the result
             self.assertIn(part, kept)
         again = self.ask(ERNIE, "--json", "--set", "micro_batch_size=4", "--set", "precision=fp32", TMPDIR="/nonexistent")
         self.assertEqual(again["total_bytes"], answer["total_bytes"])
@@ -56,6 +80,21 @@ class Run(unittest.TestCase):
         inner, convolved = 512, 512 + 2 * 64
         layer = 256 * (inner + convolved + 8) + (4 + 1) * convolved + 3 * 8 + inner + inner * 256 + 256
         self.assertEqual(answer["num_parameters"], 8000 * 256 + 2 * layer + 256)
+
+    def test_images_beside_text(self):
+        """Without images the encoder keeps no activations and gets no states, which the answer says; with them the peak is PyTorch's own."""
+        options = ("--json", "--set", "precision=fp32", "--set", "micro_batch_size=2", "--set", "seq_length=256")
+        for images in (0, 2):
+            answer = self.ask(LLAVA, *options, "--set", "images_per_sequence=%d" % images)
+            traces = os.path.join(self.folder.name, "traces%d" % images)
+            done = subprocess.run([MEMTRACE, "simulate", "-o", traces, "--", python(), "-c", OF_LLAVA, self.folder.name, str(images)], text=True,
+                                  capture_output=True, check=True, env=environment(HF_HUB_OFFLINE=1))
+            self.assertLess(abs(answer["total_bytes"] / int(done.stdout.split()[-1]) - 1), 0.005, images)
+            self.assertEqual(any("images_per_sequence=N" in note for note in answer["notes"]), not images)
+        message = self.ask(LLAVA, *options, "--set", "images_per_sequence=6", status=2)
+        self.assertIn("294 tokens of images are more than seq_length=256", message)
+        message = self.ask(LLAMA, *options, "--set", "images_per_sequence=1", "--how", "formula", status=2)
+        self.assertIn("a formula counts text alone", message)
 
     def test_tokens_of_speech(self):
         """Whisper's decoder has 448 positions: the sequence that is assumed, and one that is declared, is that of the labels."""

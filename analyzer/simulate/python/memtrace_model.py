@@ -8,10 +8,10 @@ import os
 import signal
 import sys
 
-from memtrace_train import Refused, distributed, engine_of, rows_of, train, train_with_engine
+from memtrace_inputs import batch_of, is_text_alone, parts
+from memtrace_train import Refused, distributed, engine_of, train, train_with_engine
 
 LIMIT = 900  # seconds, after which the job is ended
-SECOND_OF_AUDIO = 16000  # samples of a second
 
 
 def value_of(text):
@@ -76,21 +76,6 @@ def config_of(path, job, sizes=None):
     return config
 
 
-def parts(config):
-    """A configuration and those inside it."""
-    inside = [value for value in vars(config).values() if hasattr(value, "model_type") and hasattr(value, "to_dict")]
-    return [config] + [part for each in inside for part in parts(each)]
-
-
-def first(config, *names):
-    for part in parts(config):
-        for name in names:
-            value = getattr(part, name, None)
-            if value is not None:
-                return value
-    return None
-
-
 # What people train a model for: the first that an architecture has. An encoder is no language model of its own.
 DECODERS = ("CAUSAL_LM",)
 BOTH = ("SPEECH_SEQ_2_SEQ", "SEQ_TO_SEQ_CAUSAL_LM", "IMAGE_TEXT_TO_TEXT", "MULTIMODAL_LM")
@@ -100,7 +85,7 @@ OTHERS = ("IMAGE_TEXT_TO_TEXT", "MULTIMODAL_LM", "MASKED_LM", "CTC", "IMAGE_CLAS
 
 
 def tasks_of(config):
-    if getattr(config, "is_encoder_decoder", False):
+    if getattr(config, "is_encoder_decoder", False) or len(parts(config)) > 1:  # a language model with others before it is trained whole
         return BOTH + DECODERS + OTHERS
     return ("MASKED_LM",) + DECODERS + OTHERS if not getattr(config, "is_decoder", False) else DECODERS + OTHERS
 
@@ -149,7 +134,7 @@ def build(config, job, device="cuda"):
     if "experts_implementation" in job:
         options["experts_implementation"] = job["experts_implementation"]
     with torch.device(device):
-        model = cls._from_config(config, **options)
+        model = cls._from_config(config, **options).to(device)  # torch.Tensor(size) does not obey torch.device
     if job.get("use_liger_kernel"):
         use_liger(model)
     if job.get("recompute_granularity") == "full":
@@ -185,98 +170,6 @@ def with_adapters(model, job):
     return peft.get_peft_model(model, peft.LoraConfig(r=job["lora_rank"], lora_dropout=job.get("lora_dropout", 0.0), target_modules=targets))
 
 
-# ---- the batch
-
-def text(config, rows, tokens):
-    import torch
-    vocabulary = first(config, "vocab_size") or 2
-    return torch.randint(0, min(vocabulary, 2 ** 31 - 1), (rows, tokens)).cuda()
-
-
-def image(config, rows):
-    import torch
-    size = first(config, "image_size", "input_size") or 224
-    high, wide = (size, size) if isinstance(size, int) else tuple(size)[-2:]
-    return torch.zeros(rows, first(config, "num_channels", "in_channels", "in_chans") or 3, high, wide, device="cuda")
-
-
-def other_inputs(name, config, rows, tokens):
-    """The input of that name, for models that need more than token ids; None: not known here."""
-    import torch
-    if name in ("input_ids", "decoder_input_ids"):
-        return text(config, rows, tokens)
-    if name in ("pixel_values", "images"):
-        return image(config, rows)
-    if name in ("pixel_values_videos", "videos"):
-        return image(config, rows).unsqueeze(1).repeat(1, first(config, "num_frames") or 8, 1, 1, 1)
-    if name in ("input_features", "input_values", "audio_values"):
-        bins = first(config, "num_mel_bins", "feature_size", "input_feat_per_channel")
-        if name != "input_features" and not first(config, "max_length"):
-            return torch.zeros(rows, SECOND_OF_AUDIO, device="cuda")
-        frames = 2 * (first(config, "max_source_positions") or 500)
-        frames = first(config, "max_length") if name == "input_values" else frames
-        shape = (rows, bins or 80, frames) if type(config).__name__.startswith("Whisper") else (rows, frames, bins or 80)
-        return torch.zeros(shape, device="cuda")
-    if name == "bbox":
-        return torch.zeros(rows, tokens, 4, dtype=torch.long, device="cuda")
-    return None
-
-
-def labels_of(model, config, batch, rows, job):
-    """Labels of the kind that the model's loss takes; None: it has no loss of its own that is known here."""
-    import torch
-    name = type(model).__name__
-    if "labels" not in arguments(model):
-        return None
-    if "decoder_seq_length" in job and getattr(config, "is_encoder_decoder", False):
-        return text(config, rows, job["decoder_seq_length"])
-    tokens = tokens_of(job)
-    if "input_ids" in batch and ("LM" in name or "ConditionalGeneration" in name or "Pretrain" in name or "PreTraining" in name):
-        return batch["input_ids"]
-    if name.endswith("ForConditionalGeneration"):
-        return text(config, rows, min(tokens, 448, first(config, "max_target_positions", "max_position_embeddings") or 448))
-    if "Classification" in name:
-        return torch.zeros(rows, dtype=torch.long, device="cuda")
-    if "ForCTC" in name:
-        return torch.ones(rows, 16, dtype=torch.long, device="cuda")
-    return None
-
-
-def arguments(model):
-    import inspect
-    return inspect.signature(model.forward).parameters
-
-
-def tokens_of(job):
-    return job.get("seq_length", 512)
-
-
-def batch_of(model, config, job):
-    rows, tokens = rows_of(job), tokens_of(job)
-    accepted = arguments(model)
-    needed = [name for name, p in accepted.items() if p.default is p.empty and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
-    main = model.main_input_name
-    batch = {}
-    for name in [main if isinstance(main, str) else main[0]] + needed:
-        value = other_inputs(name, config, rows, tokens)
-        if value is None:
-            raise Refused('%s needs the input "%s", which memtrace does not know' % (type(model).__name__, name))
-        batch[name] = value
-    if "return_loss" in accepted:  # texts beside images or sounds
-        for name in ("input_ids", "pixel_values", "input_features"):
-            if name in accepted:
-                batch[name] = other_inputs(name, config, rows, tokens)
-        batch["return_loss"] = True
-    labels = labels_of(model, config, batch, rows, job)
-    if labels is not None:
-        batch["labels"] = labels
-    elif getattr(config, "is_encoder_decoder", False) and "decoder_input_ids" in accepted:
-        batch["decoder_input_ids"] = text(config, rows, tokens)
-    if type(model).__name__.endswith("ForConditionalGeneration") and "pixel_values" in accepted and main == "input_ids":
-        batch.pop("pixel_values", None)
-    return batch
-
-
 def packed():
     """Tells transformers' masks that each row has several sequences, which it finds by their positions."""
     import torch
@@ -301,7 +194,9 @@ def run(path, job, sizes=None):
               "torch": torch.__version__, "transformers": transformers.__version__}
 
     def make_batch():
-        return batch_of(model, config, job)
+        batch = batch_of(model, config, job)
+        result["text_alone"] = is_text_alone(model, batch)
+        return batch
 
     if job.get("framework") == "deepspeed":
         result.update(train_with_engine(engine_of(job, adapted), job, make_batch))
