@@ -6,8 +6,8 @@
 last time; --write: docs/models.md, and its summary in docs/accuracy.md; --minutes: stops after so many, and names the types that it did not reach.
 
 For each type of transformers' CONFIG_MAPPING, the default configuration's parameters are counted by transformers on the meta device, by
-memtrace's formula if it has one, and by the run. The same configuration with two layers is trained for two steps on the simulated device
-(a batch of 1, 128 tokens): memtrace's peak, recorded and by formula, is held against PyTorch's own max_memory_allocated().
+memtrace's formula if it has one, and by the run. The same configuration with few layers (models_configure.py) is trained for two steps on the simulated
+device (a batch of 1, 128 tokens): memtrace's peak, recorded and by formula, is held against PyTorch's own max_memory_allocated().
 """
 import argparse
 import collections
@@ -20,7 +20,7 @@ import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from harness import MEMTRACE, ROOT, environment, python  # noqa: E402
-from models_step import JOB  # noqa: E402
+from models_step import COMPLETED  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PAGE = os.path.join(ROOT, "docs", "models.md")
@@ -28,47 +28,7 @@ SUMMARY = os.path.join(ROOT, "docs", "accuracy.md")
 HEADING = "## Every model type of transformers\n"
 FOLDER = os.path.join(ROOT, "build", "models")
 
-# Writes the default configuration of each type, whole and with two layers, and prints the types.
-CONFIGURE = r'''
-import json, os, sys, transformers
-folder, wanted = sys.argv[1], sys.argv[2].split(",") if sys.argv[2] else []
-LAYERS = ("num_hidden_layers", "num_layers", "n_layer", "n_layers", "encoder_layers", "decoder_layers", "num_encoder_layers",
-          "num_decoder_layers", "depth", "encoder_depth", "decoder_depth", "vision_layers", "num_hidden_groups")
-
-def reduce(part):
-    if getattr(part, "stage_names", None):  # a backbone's outputs are named by its layers
-        return
-    for name in LAYERS:
-        if type(getattr(part, name, None)) is int and getattr(part, name) > 2:
-            try:
-                setattr(part, name, 2)
-            except Exception:
-                pass
-    for name in ("layer_types", "mlp_layer_types", "layers_block_type"):
-        if isinstance(getattr(part, name, None), list):
-            try:
-                setattr(part, name, getattr(part, name)[:2])
-            except Exception:
-                pass
-    for value in vars(part).values():
-        if hasattr(value, "model_type") and hasattr(value, "to_dict"):
-            reduce(value)
-
-for kind in transformers.CONFIG_MAPPING:
-    if wanted and kind not in wanted:
-        continue
-    try:
-        config = transformers.CONFIG_MAPPING[kind]()
-        for name in (".whole.json", ".json"):
-            with open(os.path.join(folder, kind + name), "w") as f:
-                json.dump({**config.to_dict(), "model_type": kind}, f, default=str)
-            reduce(config)
-        print(kind)
-    except Exception as e:
-        print(kind, "error", type(e).__name__, " ".join(str(e).split())[:150])
-'''
-
-
+ALL_LAYERS = ", all layers"
 NOT_REACHED = "not reached in the time given"
 
 
@@ -87,14 +47,15 @@ def ask(*command):
 
 def configure(folder, wanted):
     """The types with a default configuration, and the errors of the others."""
-    done = subprocess.run([python(), "-c", CONFIGURE, folder, wanted], text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True,
-                          env=environment(HF_HUB_OFFLINE=1))
+    done = subprocess.run([python(), os.path.join(HERE, "models_configure.py"), folder, wanted], text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                          check=True, env=environment(HF_HUB_OFFLINE=1))
     lines = [line.split(" ", 2) for line in done.stdout.splitlines()]
     return [line[0] for line in lines if len(line) == 1], {line[0]: line[2] for line in lines if len(line) == 3}
 
 
 def run_all(folder, kinds, traces, minutes):
-    script = os.path.join(ROOT, "build", "cudasim", "python")
+    packages = subprocess.run([os.path.join(ROOT, "tests", "models-env.sh")], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+    script = os.path.join(ROOT, "build", "cudasim", "python") + ":" + packages
     with open(os.path.join(folder, "log"), "w", encoding="utf-8") as log:
         limit = ["timeout", "%gm" % minutes] if minutes else []
         subprocess.run([*limit, MEMTRACE, "simulate", "--memory", "8TiB", "-o", traces, "--", python(), os.path.join(HERE, "models_job.py"), folder, *kinds],
@@ -104,7 +65,7 @@ def run_all(folder, kinds, traces, minutes):
 
 
 def formula(folder, kind):
-    """(parameters, the peak of the model with two layers or None) by memtrace alone."""
+    """(parameters, the peak of the model with few layers or None) by memtrace alone."""
     path = os.path.join(folder, kind + ".whole.json")
     if "text_config" in (read(path) or {}):  # its formulas are those of the language model in it
         return None, None
@@ -115,7 +76,7 @@ def formula(folder, kind):
     if not any(e["system"] == "memtrace" for e in (answer or {}).get("estimates", [])):
         return counted, None
     images = "patch_size" in (read(path) or {})  # their tokens are the patches
-    job = [word for key, value in JOB.items() if not (images and key == "seq_length") for word in ("--set", "%s=%s" % (key, value))]
+    job = [word for key, value in read(os.path.join(folder, kind + ".job.json")).items() if not (images and key == "seq_length") for word in ("--set", "%s=%s" % (key, value))]
     reduced = ask("estimate", "--json", "--how", "formula", "--system", "memtrace", "--config", os.path.join(folder, kind + ".json"), *job)
     return counted, reduced["estimates"][0]["total_bytes"]
 
@@ -147,7 +108,7 @@ def rows_of_page():
         if len(cells) == len(names) and cells[2].isdigit():
             row = dict(zip(names, cells))
             count, peak = int(row["parameters"]), round(float(row["peak"]) * 2 ** 20)
-            yield {"type": row["type"], "class": row["class"], "parameters": count, "formula": of_share(row["formula"], count),
+            yield {"type": row["type"], "class": row["class"].removesuffix(ALL_LAYERS), "whole": row["class"].endswith(ALL_LAYERS), "parameters": count, "formula": of_share(row["formula"], count),
                    "has_formula": row["by"] == "formula", "peak_bytes": peak, "recorded": of_share(row["recorded"], peak),
                    "estimated": of_share(row["estimated"], peak),
                    "transformers": made.group(1), "torch": made.group(2)}
@@ -175,15 +136,18 @@ def table(rows):
         next((r["transformers"] for r in good), "?"), next((r["torch"] for r in good), "?"))
     yield ("Parameters are those of the default configuration: counted by transformers on the meta device, and by memtrace's formula, which is then\n"
            "also that of `num_parameters`; without a formula the run counts them. The peak is that of two training steps of the same model with two\n"
-           "layers, a batch of 1 and 128 tokens: recorded by memtrace, and by its formula, beside PyTorch's `max_memory_allocated()`. \"Peak by\" is\n"
-           "what `memtrace estimate` takes by itself (`--how auto`).\n")
+           "layers (more where the pattern of its layers needs them; \"all layers\": the whole model), a batch of 1 and 128 tokens, or as many as the model has\n"
+           "positions: recorded by memtrace, and by its formula, beside PyTorch's `max_memory_allocated()`. \"Peak by\" is what `memtrace estimate` takes by\n"
+           "itself (`--how auto`).\n")
+    yield ("Default configurations that lack what a model needs have it from a published model of the type (`COMPLETED` in `tests/accuracy/models_step.py`): %s.\n"
+           % ", ".join(sorted(COMPLETED)))
     yield "%d types; %d run; of %d peaks recorded, %d are PyTorch's to 0.1 %%; of %d counts by formula, %d are exact.\n" % (
         len(rows), len(good), len([r for r in good if r.get("recorded")]), len(near), len(counted), len(exact))
     if any(r.get("error") == NOT_REACHED for r in rows):
         yield "Not all types were reached: `--again --minutes N` goes on.\n"
     yield "| type | model | parameters | by formula | peak by | PyTorch's peak, MiB | recorded | by formula |\n|---|---|---|---|---|---|---|---|"
     for r in sorted(good, key=lambda r: r["type"]):
-        yield "| %s | %s | %d | %s | %s | %.1f | %s | %s |" % (r["type"], r["class"], r["parameters"], share(r.get("formula"), r["parameters"]),
+        yield "| %s | %s | %d | %s | %s | %.1f | %s | %s |" % (r["type"], r["class"] + (ALL_LAYERS if r.get("whole") else ""), r["parameters"], share(r.get("formula"), r["parameters"]),
                                                               "formula" if r["has_formula"] else "run", r["peak_bytes"] / 2 ** 20,
                                                               share(r.get("recorded"), r["peak_bytes"]), share(r.get("estimated"), r["peak_bytes"]))
     causes = collections.Counter(cause(r["error"]) for r in rows if "error" in r)

@@ -20,6 +20,7 @@ from transformers.models.vit import modeling_vit  # noqa: F401
 import memtrace_model
 from models_step import JOB
 
+FEW, WHOLE = ".json", ".whole.json"
 LIMIT = 40  # seconds of processor time of one model
 STUCK = 600  # seconds after which a model that does nothing is ended
 
@@ -38,30 +39,47 @@ def job_of(folder, kind):
         return json.load(f)
 
 
-def one(folder, kind):
+def one(folder, kind, layers):
     """Writes the result file in every case; the trace's process is named in it."""
-    result = {"pid": os.getpid()}
+    result = {"pid": os.getpid(), "whole": layers == WHOLE}
     try:
-        result["parameters"] = on_meta(os.path.join(folder, kind + ".whole.json"))
-        result.update(memtrace_model.run(os.path.join(folder, kind + ".json"), job_of(folder, kind)))
+        result["parameters"] = on_meta(os.path.join(folder, kind + WHOLE))
+        result.update(memtrace_model.run(os.path.join(folder, kind + layers), job_of(folder, kind)))
     except Exception as e:  # the table shows it
         traceback.print_exc()
         result["error"] = "%s: %s" % (type(e).__name__, " ".join(str(e).split())[:200])
-    with open(os.path.join(folder, kind + ".result.json"), "w", encoding="utf-8") as f:
-        json.dump(result, f)
+    if "error" not in result or layers != WHOLE:  # else that of the model with few layers stays
+        with open(os.path.join(folder, kind + ".result.json"), "w", encoding="utf-8") as f:
+            json.dump(result, f)
+
+
+def in_a_child(*which):
+    child = os.fork()
+    if not child:
+        signal.setitimer(signal.ITIMER_PROF, LIMIT)
+        signal.alarm(STUCK)
+        one(*which)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
+    os.waitpid(child, 0)
+
+
+def failed(folder, kind):
+    """A model that was built, and did not run."""
+    try:
+        with open(os.path.join(folder, kind + ".result.json"), encoding="utf-8") as f:
+            result = json.load(f)
+    except OSError:
+        return False
+    return "error" in result and "parameters" in result and not result["error"].startswith("Refused")
 
 
 def main(folder, kinds):
     for kind in kinds:
-        child = os.fork()
-        if not child:
-            signal.setitimer(signal.ITIMER_PROF, LIMIT)
-            signal.alarm(STUCK)
-            one(folder, kind)
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(0)
-        os.waitpid(child, 0)
+        in_a_child(folder, kind, FEW)
+        if failed(folder, kind):  # the pattern of its layers may need more of them
+            in_a_child(folder, kind, WHOLE)
 
 
 main(sys.argv[1], sys.argv[2:])

@@ -4,8 +4,8 @@ import os
 from harness import Case
 from models import SUMMARY, configure, rows_of, rows_of_page, run_all, section, summary
 
-# Decoders with a formula for their parameters and without, an encoder, an encoder-decoder, images, sounds, a state-space model.
-TYPES = ("bert", "gemma3_text", "gpt2", "llama", "mamba", "qwen3", "t5", "vit", "whisper")
+# Decoders with a formula for their parameters and without, an encoder, an encoder-decoder, images, sounds, texts beside images, a state-space model.
+TYPES = ("aimv2", "bert", "gemma3_text", "gpt2", "llama", "mamba", "qwen3", "t5", "vit", "wav2vec2", "whisper")
 BY_FORMULA = {"bert", "gemma3_text", "gpt2", "llama", "qwen3", "t5", "vit"}
 
 
