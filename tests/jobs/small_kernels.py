@@ -54,6 +54,15 @@ CASES = {
     "sort": lambda t: [*torch.sort(t.counts, stable=True), *torch.sort(t.counts, stable=True, descending=True), *torch.sort(t.grid, dim=0, stable=True), torch.argsort(t.small[0], stable=True),
                        *torch.sort(t.several, stable=True), *torch.sort(t.many, stable=True), *torch.sort(t.many, stable=True, descending=True), torch.sort(t.reals)[0]],
     "permutation": lambda t: [torch.randperm(n, device=t.grid.device).sort()[0] for n in (9, 5000, 60000)],
+    "division": lambda t: [t.grid // 3, t.grid // -2, t.grid % 3, t.grid % -2, t.small % 2, t.counts[:6] // (t.rows[:6] + 1), t.grid % (t.counts[:7] + 1), 17 // (t.counts + 1),
+                           torch.div(t.grid, 3, rounding_mode="trunc"), torch.div(t.other, t.counts[:7] + 1, rounding_mode="trunc")],
+    "larger and smaller": lambda t: [torch.maximum(t.grid, t.other), torch.minimum(t.grid, t.other), torch.maximum(t.small[0], t.small[1])],
+    "product": lambda t: [t.grid.prod(-1), t.grid.prod(0), t.small.prod(1, dtype=torch.int32), t.counts[:4].prod()],
+    "selected rows": lambda t: [t.grid.index_select(0, t.rows % 6), t.grid.index_select(1, t.rows), t.counts.index_select(0, t.rows), t.mask.index_select(0, t.rows.int()),
+                                t.many.index_select(0, torch.arange(3000, device=t.many.device)), t.grid.t().index_select(0, t.rows)],
+    "repetitions": lambda t: [torch.repeat_interleave(t.counts), torch.repeat_interleave(t.grid[:, 0], t.counts[:6]), torch.repeat_interleave(t.grid, t.counts[:6], 0),
+                              torch.repeat_interleave(t.counts.int()), t.rows.repeat_interleave(3)],
+    "lengths of images": lambda t: [torch.nn.functional.pad(torch.repeat_interleave(t.counts[:6] * t.rows[:6], t.rows[:6]).cumsum(0, dtype=torch.int32), (1, 0), value=0)],
     "repeat": lambda t: [torch.tensor(torch.repeat_interleave(t.counts).shape)],
 }
 

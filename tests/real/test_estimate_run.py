@@ -15,24 +15,37 @@ ERNIE_PARAMETERS = 256 * (8000 + 512 + 2 + 2) + 2 * (4 * (256 * 256 + 256) + 2 *
 LLAMA = {"model_type": "llama", "hidden_size": 512, "intermediate_size": 1408, "num_hidden_layers": 2, "num_attention_heads": 8,
          "num_key_value_heads": 4, "vocab_size": 16000, "max_position_embeddings": 512, "tie_word_embeddings": False}
 
-# An encoder of images (49 patches) in front of a language model; the file's token 7999 stands for a patch.
+# Models of images and text: the token 7999 stands for a part of an image. An image of the first has 49 tokens; the second takes patches of any number,
+# which the job computes on the GPU, of an image of 448 x 448 pixels 32 x 32, four for a token.
+SIZES = {"hidden_size": 256, "intermediate_size": 704, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 4, "vocab_size": 8000,
+         "max_position_embeddings": 1024}
 LLAVA = {"model_type": "llava", "architectures": ["LlavaForConditionalGeneration"], "image_token_index": 7999, "image_seq_length": 49,
          "vision_config": {"model_type": "clip_vision_model", "hidden_size": 256, "intermediate_size": 1024, "num_hidden_layers": 3, "num_attention_heads": 4,
                            "image_size": 224, "patch_size": 32},
-         "text_config": {"model_type": "llama", "hidden_size": 256, "intermediate_size": 704, "num_hidden_layers": 2, "num_attention_heads": 4,
-                         "num_key_value_heads": 4, "vocab_size": 8000, "max_position_embeddings": 512}}
-# The same step, written without memtrace's code.
-OF_LLAVA = """
+         "text_config": {"model_type": "llama", **SIZES}}
+QWEN_VL = {"model_type": "qwen2_5_vl", "architectures": ["Qwen2_5_VLForConditionalGeneration"], "image_token_id": 7999, "video_token_id": 7998,
+           "vision_start_token_id": 7997, "vision_end_token_id": 7996,
+           "vision_config": {"hidden_size": 256, "out_hidden_size": 256, "depth": 2, "num_heads": 4, "intermediate_size": 704, "fullatt_block_indexes": [1]},
+           "text_config": {"model_type": "qwen2_5_vl_text", **SIZES, "rope_parameters": {"rope_type": "default", "mrope_section": [8, 12, 12], "rope_theta": 1e6}}}
+# The same step, written without memtrace's code: the model's folder, images of a sequence.
+OF_IMAGES = """
 import sys, torch, transformers
 config = transformers.AutoConfig.from_pretrained(sys.argv[1])
 images = int(sys.argv[2])
 with torch.device("cuda"):
-    model = transformers.LlavaForConditionalGeneration._from_config(config, dtype=torch.float32).train()
+    model = getattr(transformers, config.architectures[0])._from_config(config, dtype=torch.float32).train()
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
 for _ in range(2):
-    ids = torch.randint(0, 7000, (2, 256)).cuda()
-    ids[:, :49 * images] = 7999
-    batch = {"pixel_values": torch.zeros(2 * images, 3, 224, 224, device="cuda")} if images else {}
+    ids, batch = torch.randint(0, 7000, (2, 768)).cuda(), {}
+    tokens = 49 if config.model_type == "llava" else 256
+    for i in range(images):
+        ids[:, i * (tokens + 1):i * (tokens + 1) + tokens] = 7999
+    if images and config.model_type == "llava":
+        batch["pixel_values"] = torch.zeros(2 * images, 3, 224, 224, device="cuda")
+    elif images:
+        batch["pixel_values"] = torch.zeros(2 * images * 32 * 32, 3 * 2 * 14 * 14, device="cuda")
+        batch["image_grid_thw"] = torch.tensor([[1, 32, 32]] * (2 * images), device="cuda")
+        batch["mm_token_type_ids"] = (ids == 7999).int()
     model(input_ids=ids, labels=ids, **batch).loss.backward()
     optimizer.step()
     optimizer.zero_grad()
@@ -83,16 +96,17 @@ class Run(unittest.TestCase):
 
     def test_images_beside_text(self):
         """Without images the encoder keeps no activations and gets no states, which the answer says; with them the peak is PyTorch's own."""
-        options = ("--json", "--set", "precision=fp32", "--set", "micro_batch_size=2", "--set", "seq_length=256")
-        for images in (0, 2):
-            answer = self.ask(LLAVA, *options, "--set", "images_per_sequence=%d" % images)
-            traces = os.path.join(self.folder.name, "traces%d" % images)
-            done = subprocess.run([MEMTRACE, "simulate", "-o", traces, "--", python(), "-c", OF_LLAVA, self.folder.name, str(images)], text=True,
+        options = ("--json", "--set", "precision=fp32", "--set", "micro_batch_size=2", "--set", "seq_length=768")
+        for model, images in (LLAVA, 0), (LLAVA, 2), (QWEN_VL, 2):
+            answer = self.ask(model, *options, "--set", "images_per_sequence=%d" % images)
+            traces = os.path.join(self.folder.name, "traces")
+            done = subprocess.run([MEMTRACE, "simulate", "-o", traces, "--", python(), "-c", OF_IMAGES, self.folder.name, str(images)], text=True,
                                   capture_output=True, check=True, env=environment(HF_HUB_OFFLINE=1))
-            self.assertLess(abs(answer["total_bytes"] / int(done.stdout.split()[-1]) - 1), 0.005, images)
+            shutil.rmtree(traces)
+            self.assertLess(abs(answer["total_bytes"] / int(done.stdout.split()[-1]) - 1), 0.005, (model["model_type"], images))
             self.assertEqual(any("images_per_sequence=N" in note for note in answer["notes"]), not images)
-        message = self.ask(LLAVA, *options, "--set", "images_per_sequence=6", status=2)
-        self.assertIn("294 tokens of images are more than seq_length=256", message)
+        message = self.ask(LLAVA, *options, "--set", "images_per_sequence=16", status=2)
+        self.assertIn("images of 49 tokens, with one of text behind each, are more than seq_length=768", message)
         message = self.ask(LLAMA, *options, "--set", "images_per_sequence=1", "--how", "formula", status=2)
         self.assertIn("a formula counts text alone", message)
 

@@ -5,7 +5,7 @@ from memtrace_train import Refused, rows_of
 
 SECOND_OF_AUDIO = 16000  # samples of a second
 HALF_MINUTE = 3000  # frames of a spectrum
-PATCHES = 16  # patches of an image along each side, where the model takes patches of any number
+PATCHES = 32  # patches of an image along each side, where the model takes patches of any number: of 14 pixels, an image of 448 x 448
 
 
 def parts(config):
@@ -92,6 +92,8 @@ def image_token(b):
 
 def tokens_of_image(b):
     """How many tokens stand for an image."""
+    if "image_grid_thw" in b.accepted:
+        return PATCHES ** 2 // (b.first("spatial_merge_size") or 1) ** 2
     stated = b.first("mm_tokens_per_image", "image_seq_length", "num_image_tokens")
     size, patch = b.first("image_size"), b.first("patch_size")
     if stated or not isinstance(size, int) or not isinstance(patch, int):
@@ -102,15 +104,20 @@ def tokens_of_image(b):
 def with_images(b, batch):
     """Adds the declared images to a batch of text, and puts their tokens into it."""
     count, token, tokens = images_of(b), image_token(b), tokens_of_image(b)
-    if "image_grid_thw" in b.accepted:
-        raise Refused("images_per_sequence=%s: %s computes on the GPU how many parts an image has, and a simulated device computes nothing" % (
-            count, type(b.model).__name__))
     if "pixel_values" not in b.accepted or token is None or not tokens:
         raise Refused("images_per_sequence=%s: how %s takes images beside text is not known here" % (count, type(b.model).__name__))
-    if count * tokens > b.tokens:
-        raise Refused("images_per_sequence=%s: %d tokens of images are more than seq_length=%d" % (count, count * tokens, b.tokens))
-    batch["input_ids"][:, :count * tokens] = token
-    batch["pixel_values"] = image(b).repeat(count, 1, 1, 1)
+    if count * (tokens + 1) > b.tokens:
+        raise Refused("images_per_sequence=%s: as many images of %d tokens, with one of text behind each, are more than seq_length=%d" % (
+            count, tokens, b.tokens))
+    for begin in range(0, count * (tokens + 1), tokens + 1):
+        batch["input_ids"][:, begin:begin + tokens] = token
+    if "image_grid_thw" in b.accepted:
+        batch["pixel_values"] = patches(b).repeat(count, 1)
+        batch["image_grid_thw"] = grids(b).repeat(count, 1)
+        if "mm_token_type_ids" in b.accepted:
+            batch["mm_token_type_ids"] = (batch["input_ids"] == token).int()
+    else:
+        batch["pixel_values"] = image(b).repeat(count, 1, 1, 1)
 
 
 def takes_patches(b):

@@ -5,7 +5,12 @@
 #include "time/speed.h"
 #include "device/stream.h"
 
+#include "kernels/kernels.h"
+
 #include <cuda.h>
+#include <string.h>
+
+#define REDUCTION "reduction_" /* a reduction that PyTorch compiles when it is first used */
 
 static CUresult made(void *handle)
 {
@@ -36,8 +41,12 @@ EXPORT CUresult cuModuleLoadFatBinary(CUmodule *module, const void *image)
 }
 EXPORT CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)
 {
-	(void)module, (void)name;
-	return made(function);
+	(void)module;
+	CUresult status = made(function);
+	if (!strncmp(name, REDUCTION, strlen(REDUCTION)))
+		kernel_register(*function,
+				strdup(name)); /* the names of the others are not computed */
+	return status;
 }
 EXPORT CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jit,
 				  void **jit_values, unsigned jits, CUlibraryOption *options,
@@ -118,7 +127,9 @@ EXPORT CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned 
 			       unsigned by, unsigned bz, unsigned shared, CUstream stream,
 			       void **arguments, void **extra)
 {
-	(void)f, (void)shared, (void)arguments, (void)extra;
+	(void)shared, (void)extra;
+	if (arguments)
+		kernel_run(f, arguments, gx, gy);
 	return launched(stream, (unsigned[]){ gx, gy, gz }, (unsigned[]){ bx, by, bz });
 }
 PTSZ(cuLaunchKernel);

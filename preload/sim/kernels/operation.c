@@ -55,6 +55,37 @@ static number bit_xor(const struct operation *o, const number *in)
 	(void)o;
 	return (int64_t)(number_bits(in[0]) ^ number_bits(in[1]));
 }
+/* A division by zero, or of the least number by -1, has no result on a GPU. */
+static bool divides(const number *in)
+{
+	return in[1] != 0 && !(in[0] == (number)INT64_MIN && in[1] == -1);
+}
+static number divide(const struct operation *o, const number *in)
+{
+	(void)o;
+	return divides(in) ? (int64_t)in[0] / (int64_t)in[1] : 0;
+}
+/* The remainder has the divisor's sign. */
+static number remain(const struct operation *o, const number *in)
+{
+	int64_t rest = divides(in) ? (int64_t)in[0] % (int64_t)in[1] : 0;
+	(void)o;
+	return rest && (rest < 0) != (in[1] < 0) ? rest + in[1] : rest;
+}
+static number divide_down(const struct operation *o, const number *in)
+{
+	return divides(in) ? divide(o, in) - (remain(o, in) != (int64_t)in[0] % (int64_t)in[1]) : 0;
+}
+static number larger(const struct operation *o, const number *in)
+{
+	(void)o;
+	return in[0] > in[1] ? in[0] : in[1];
+}
+static number smaller(const struct operation *o, const number *in)
+{
+	(void)o;
+	return in[0] < in[1] ? in[0] : in[1];
+}
 static number equal(const struct operation *o, const number *in)
 {
 	return (in[0] == in[1]) != (o->choice == 1); /* EqOpType: EQ, NE */
@@ -81,9 +112,17 @@ static const struct {
 	number (*apply)(const struct operation *, const number *);
 	unsigned choice;
 } binary[] = {
-	{ "CompareEqFunctor<", equal, 4 },    { "CompareFunctor<", compare, 4 },
-	{ "BitwiseAndFunctor<", bit_and, 1 }, { "BitwiseOrFunctor<", bit_or, 1 },
-	{ "BitwiseXorFunctor<", bit_xor, 1 }, { "MulFunctor<", multiply, 1 },
+	{ "CompareEqFunctor<", equal, 4 },
+	{ "CompareFunctor<", compare, 4 },
+	{ "BitwiseAndFunctor<", bit_and, 1 },
+	{ "BitwiseOrFunctor<", bit_or, 1 },
+	{ "BitwiseXorFunctor<", bit_xor, 1 },
+	{ "MulFunctor<", multiply, 1 },
+	{ "div_floor_kernel_cuda(", divide_down, 1 },
+	{ "div_trunc_kernel_cuda(", divide, 1 },
+	{ "remainder_kernel_cuda(", remain, 1 },
+	{ "maximum_kernel_cuda(", larger, 1 },
+	{ "minimum_kernel_cuda(", smaller, 1 },
 };
 
 static bool compares(const struct operation *o)
@@ -133,6 +172,9 @@ static bool parse_binary(struct operation *o)
 		read_choice(o);
 		if (types)
 			return parse_wrapped(o, types + strlen("aryFunctor<"), binary[i].choice);
+		if (inner[strlen(binary[i].functor) - 1] == '(') /* a function's lambda */
+			return operation_lambda(o->functor, o->in) == (o->inputs = 2) &&
+			       (o->out = o->in[0]);
 		o->in[0] = o->in[1] = launch_type(inner + strlen(binary[i].functor));
 		o->out = compares(o) ? NUMBER_BOOL : o->in[0];
 		o->inputs = 2;
@@ -296,6 +338,9 @@ static bool arithmetic(const struct operation *o, int64_t *out, const int64_t *a
 		EACH(a[i] | b[i]);
 	if (o->apply == bit_xor)
 		EACH(a[i] ^ b[i]);
+	if (o->apply == divide || o->apply == divide_down || o->apply == remain ||
+	    o->apply == larger || o->apply == smaller)
+		EACH((int64_t)o->apply(o, (const number[]){ a[i], b[i] }));
 	return false;
 }
 

@@ -10,7 +10,7 @@
 
 enum { CONFIG_WORDS = 16, MAX_CONFIG = 64, MAX_ELEMENT = 64 };
 
-enum result { NOTHING, SUM, MAXIMUM, MINIMUM, ANY, ALL, ARGMAX, ARGMIN, OTHER, RESULTS };
+enum result { NOTHING, SUM, PRODUCT, MAXIMUM, MINIMUM, ANY, ALL, ARGMAX, ARGMIN, OTHER, RESULTS };
 
 struct reduction {
 	enum number_type in, out;
@@ -120,7 +120,7 @@ static void give(const struct reduction *r, uint64_t base, const number values[R
 
 /* The partial results of up to CHUNK outputs, after some of their inputs. */
 struct partial {
-	uint64_t sum[CHUNK];
+	uint64_t sum[CHUNK], product[CHUNK];
 	int64_t most[CHUNK], least[CHUNK];
 	uint64_t most_at[CHUNK], least_at[CHUNK];
 	unsigned char any[CHUNK], all[CHUNK];
@@ -135,6 +135,7 @@ static void add_inputs(struct partial *p, const struct reduction *r, uint64_t i,
 	if (r->gives[0] == SUM)
 		return;
 	for (unsigned o = 0; o < n; o++) {
+		p->product[o] = (i ? p->product[o] : 1) * (uint64_t)x[o];
 		if (!i || x[o] > p->most[o])
 			p->most[o] = x[o], p->most_at[o] = i;
 		if (!i || x[o] < p->least[o])
@@ -150,6 +151,7 @@ static void give_all(const struct reduction *r, const struct partial *p, const u
 	for (unsigned o = 0; o < n; o++)
 		give(r, to[o],
 		     (const number[RESULTS]){ [SUM] = (int64_t)p->sum[o],
+					      [PRODUCT] = (int64_t)p->product[o],
 					      [MAXIMUM] = p->most[o],
 					      [MINIMUM] = p->least[o],
 					      [ANY] = p->any[o],
@@ -257,6 +259,32 @@ bool compute_reduction(const struct launch *l)
 	if (r.outputs <= computed_most(r.out))
 		reduce_unread(&r);
 	return true;
+}
+
+/* torch.prod() is compiled when it is first used, into one kernel for each type, all of one name:
+ * (ReduceJitOp), which is ReduceOp without the operation. Its neutral element tells integers from
+ * floating point, and the next word has its size. */
+bool compute_product(const struct launch *l)
+{
+	const char *op = l->arguments[0];
+	struct reduction r = { .gives = { PRODUCT } };
+	for (size_t at = 4; at <= MAX_CONFIG; at += 4) {
+		int size = *(const int *)(op + at);
+		r.in = NUMBER_NONE;
+		if (size == 4 && *(const int32_t *)(op + at - 4) == 1)
+			r.in = NUMBER_INT32;
+		if (size == 8 && at >= 8 && *(const int64_t *)(op + at - 8) == 1)
+			r.in = NUMBER_INT64;
+		r.out = r.in;
+		if (!r.in || !config_at(&r, op, at))
+			continue;
+		if (r.inputs * r.outputs > computed_most(r.in))
+			return true;
+		touches(&r);
+		reduce_all(&r);
+		return true;
+	}
+	return true; /* of floating point */
 }
 
 /* ---- CUB, as nonzero() and similar functions use it */

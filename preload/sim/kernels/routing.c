@@ -187,6 +187,52 @@ bool compute_scatter_fill(const struct launch *l)
 	return true;
 }
 
+/* (int count, lambda): layout of the output, the input and the indices, then indices, length of the
+ * dimension, the operation, output, step in the input's dimension, ..., input. */
+bool compute_gather(const struct launch *l)
+{
+	const char *state = l->arguments[1];
+	struct strided s;
+	struct {
+		const char *indices;
+		int64_t length;
+		uint64_t operation;
+		char *output;
+		int64_t step, elements;
+		const char *input;
+	} captured;
+	uint64_t count = *(unsigned *)l->arguments[0], at[ARGUMENTS];
+	size_t element = opaque_size(l), size = strided_read(&s, state, 3);
+	if (element != 1 && element != 8) /* others are rather activations, as in compute_index() */
+		return true;
+	if (!size)
+		return false;
+	memcpy(&captured, state + round_up(size, 8), sizeof captured);
+	if (count > COMPUTED_PLACES) {
+		launch_leaves(l, captured.output, strided_reach(&s, 0) + element);
+		return true;
+	}
+	for (uint64_t i = 0; i < count; i++) {
+		strided_offsets(&s, i, at);
+		const char *index = captured.indices + at[2];
+		if (!launch_device(index, 8))
+			return false;
+		int64_t place = *(const int64_t *)index;
+		if (place < 0 || place >= captured.length)
+			return false;
+		const char *from =
+			captured.input + at[1] + (size_t)(place * captured.step) * element;
+		if (!launch_device(from, element) ||
+		    !launch_device(captured.output + at[0], element))
+			return false;
+		memcpy(captured.output + at[0], from, element);
+	}
+	launch_reads(captured.input, element);
+	launch_reads(captured.indices, strided_reach(&s, 2) + 8);
+	launch_writes(captured.output, strided_reach(&s, 0) + element);
+	return true;
+}
+
 /* (count, lambda): layout of output, input and index; output, input, number of indices, their data,
  * sizes and steps (25 each). */
 bool compute_index(const struct launch *l)
@@ -232,6 +278,83 @@ bool compute_index(const struct launch *l)
 	launch_reads(captured.input, element);
 	launch_reads(captured.index[0], strided_reach(&s, 2) + 8);
 	launch_writes(captured.output, strided_reach(&s, 0) + element);
+	return true;
+}
+
+/* <type, index, unsigned or unsigned long, ...>(output, input, index, dimension of the output, of
+ * the input, ..., elements of an index, ...): rows that are integers or booleans */
+static bool select_rows(const struct launch *l, const char *mark, unsigned inner)
+{
+	struct tensor_info to, from, index;
+	const char *types = launch_after(l, mark), *next = strchr(types, ',');
+	enum number_type type = launch_type(types),
+			 place = next ? launch_type(next + 2) : NUMBER_NONE;
+	bool wide = next && !strstr(next, ", unsigned int, ");
+	int to_at = *(int *)l->arguments[3], from_at = *(int *)l->arguments[4];
+	uint64_t count = 0, rows;
+	if (!number_integral(type) || !place)
+		return true;
+	if (!read_info(&to, l->arguments[0], wide) || !read_info(&from, l->arguments[1], wide) ||
+	    !read_info(&index, l->arguments[2], wide) || to_at < 0 || to_at >= to.dimensions ||
+	    from_at < 0 || from_at >= from.dimensions)
+		return false;
+	memcpy(&count, l->arguments[inner], wide ? 8 : 4);
+	rows = index.sizes[0];
+	if (product(rows, count) > COMPUTED_PLACES)
+		return true;
+	for (uint64_t i = 0; i < rows; i++) {
+		const char *which = index.data + i * index.strides[0] * number_size(place);
+		if (!launch_device(which, number_size(place)))
+			return false;
+		uint64_t row = number_bits(number_load(which, place));
+		for (uint64_t k = 0; k < count; k++) {
+			uint64_t in = info_offset(&from, k) + row * from.strides[from_at];
+			uint64_t out = info_offset(&to, k) + i * to.strides[to_at];
+			const char *read = from.data + in * number_size(type);
+			char *write = to.data + out * number_size(type);
+			if (in > BEYOND || !launch_device(read, number_size(type)) ||
+			    !launch_device(write, number_size(type)))
+				return false;
+			memcpy(write, read, number_size(type));
+		}
+	}
+	launch_reads(from.data, number_size(type));
+	launch_reads(index.data, rows * number_size(place));
+	launch_writes(to.data, number_size(type));
+	return true;
+}
+
+bool compute_index_select(const struct launch *l)
+{
+	return select_rows(l, "indexSelectSmallIndex<", 5);
+}
+
+/* The number of all elements comes before that of an index's. */
+bool compute_index_select_large(const struct launch *l)
+{
+	return select_rows(l, "indexSelectLargeIndex<", 6);
+}
+
+/* repeat_interleave(): <type>(repetitions, their running sums, output, how many, elements of the
+ * output) */
+bool compute_repeats(const struct launch *l)
+{
+	enum number_type type = launch_type(launch_after(l, "compute_cuda_kernel<"));
+	const char *repeats = *(char **)l->arguments[0], *ends = *(char **)l->arguments[1];
+	char *output = *(char **)l->arguments[2];
+	uint64_t count = *(uint64_t *)l->arguments[3], length = *(uint64_t *)l->arguments[4];
+	size_t size = number_size(type);
+	if (!type || count > COMPUTED_PLACES || length > COMPUTED_PLACES)
+		return true;
+	if (!launch_device(repeats, count * size) || !launch_device(ends, count * 8) ||
+	    !launch_device(output, length * size))
+		return false;
+	launch_reads(repeats, count * size);
+	launch_writes(output, length * size);
+	for (uint64_t i = 0, at = 0; i < count; i++)
+		for (const uint64_t end = ((const uint64_t *)ends)[i]; at < end && at < length;
+		     at++)
+			number_store(output + at * size, type, i);
 	return true;
 }
 
