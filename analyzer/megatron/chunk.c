@@ -3,6 +3,7 @@
 
 #include "megatron/embedding_loss.h"
 #include "megatron/layers.h"
+#include "megatron/llava.h"
 #include "megatron/mtp.h"
 #include "megatron/sharded.h"
 #include "megatron/t5.h"
@@ -29,7 +30,7 @@ static tensor embedding_unit(struct machine *m, struct model_chunk *c, struct mi
 {
 	tensor x = sharded_before(m, c, SHARDED_EMBEDDING, none);
 
-	tensor_assign(m, &x, chunk_embed(m, c, b));
+	tensor_assign(m, &x, c->vision.patches ? llava_embed(m, c, b) : chunk_embed(m, c, b));
 	sharded_after(m, c, SHARDED_EMBEDDING, &x);
 	return x;
 }
@@ -72,6 +73,8 @@ tensor chunk_forward(struct machine *m, struct model_chunk *c, struct microbatch
 	if (c->encoder.count)
 		b->encoder.output = t5_encode(m, c, b);
 	x = c->first ? embedding_unit(m, c, b) : tensor_ref(b->input.value);
+	if (c->last && c->rank->s->vision.patch)
+		llava_label(m, c, b);
 	x = run_layers(m, c, b, x);
 	m->current_term = TERM_FINAL_NORM;
 	if (c->has_norm) {

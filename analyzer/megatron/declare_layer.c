@@ -1,4 +1,3 @@
-#include "megatron/declare_layer.h"
 
 #include "patterns/hybrid_pattern.h"
 #include "megatron/gdn.h"
@@ -56,21 +55,33 @@ static void declare_attention_part(struct model_chunk *c, struct megatron_layer 
 		declare_attention(c, l);
 }
 
-static void declare_mlp_part(struct model_chunk *c, struct megatron_layer *l, int moe)
+static void declare_dense(struct model_chunk *c, struct megatron_layer *l)
 {
 	const struct megatron_rank *r = c->rank;
 	const struct hparams *s = r->s;
 	int64_t up = r->ffn * (s->gated ? 2 : 1);
 
-	l->before_mlp = declare_norm(c, s->hidden);
-	if (moe) {
-		moe_declare(c, l);
-		return;
-	}
 	l->up = declare_param(c, TERM_MLP_WEIGHTS, up, s->hidden, 0);
 	l->up_bias = declare_bias(c, TERM_MLP_WEIGHTS, up);
 	l->down = declare_param(c, TERM_MLP_WEIGHTS, s->hidden, r->ffn, 0);
 	l->down_bias = declare_bias(c, TERM_MLP_WEIGHTS, s->hidden);
+}
+
+void declare_feed_forward(struct model_chunk *c, struct megatron_layer *l)
+{
+	l->chunk = c;
+	if (c->rank->s->transformer_engine)
+		l->before_mlp = declare_norm(c, c->rank->s->hidden);
+	declare_dense(c, l);
+}
+
+static void declare_mlp_part(struct model_chunk *c, struct megatron_layer *l, int moe)
+{
+	l->before_mlp = declare_norm(c, c->rank->s->hidden);
+	if (moe)
+		moe_declare(c, l);
+	else
+		declare_dense(c, l);
 }
 
 void declare_hybrid_layer(struct model_chunk *c, struct megatron_layer *l, char kind)

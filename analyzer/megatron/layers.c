@@ -52,14 +52,36 @@ static tensor flash(struct machine *m, struct megatron_rank *r, const tensor *in
 	return flash_attention(m, in[0], in[1], in[2], &shape);
 }
 
-/* DotProductAttention.forward, with forward_torch_softmax. `in`: q, k, v, the mask */
+/* forward_torch_softmax(): without a mask causal attention makes one for each call. */
+static tensor masked_by_torch(struct machine *m, const struct megatron_layer *l, tensor scores,
+			      tensor given)
+{
+	const struct hparams *s = l->chunk->rank->s;
+	int64_t n = scores.n / (s->batch * l->chunk->rank->heads);
+	tensor precise = to(m, scores, F32), mask = tensor_ref(given), ones, out;
+
+	if (!mask.storage && !l->of_images) {
+		ones = tensor_new(m, n, F32);
+		tensor_assign(m, &mask, tensor_new(m, n, F32));
+		tensor_unref(m, &ones);
+		tensor_assign(m, &mask, tensor_new(m, n, BOOL));
+	}
+	out = softmax_of_torch(m, precise, mask, scores.type);
+	tensor_unref(m, &precise);
+	tensor_unref(m, &mask);
+	return out;
+}
+
+/* DotProductAttention.forward. `in`: q, k, v, the mask */
 static tensor core_attention(struct machine *m, void *context, const tensor *in)
 {
-	struct megatron_rank *r = *(struct megatron_rank **)context;
-	tensor raw, a, b, k, v, out;
+	struct megatron_layer *l = *(struct megatron_layer **)context;
+	struct megatron_rank *r = l->chunk->rank;
+	const int64_t width = r->s->batch * r->s->head;
+	tensor raw, a, k, v, out;
 
 	if (r->s->transformer_engine)
-		return te_attention(m, context, in);
+		return te_attention(m, l, in);
 	if (r->s->attention != EAGER)
 		return flash(m, r, in);
 	k = tensor_ref(in[1]);
@@ -72,15 +94,9 @@ static tensor core_attention(struct machine *m, void *context, const tensor *in)
 	m->current_term = TERM_ATTN_SCORES;
 	raw = scores(m, r, in[0], k);
 	m->current_term = TERM_ATTN_SOFTMAX;
-	if (r->s->fused_softmax && raw.type != F32) {
-		a = masked_softmax(m, raw);
-	} else {
-		a = to(m, raw, F32);
-		tensor_assign(m, &a, masked_in_place(m, a, in[3]));
-		b = softmax(m, a, F32);
-		tensor_assign(m, &a, to(m, b, raw.type));
-		tensor_unref(m, &b);
-	}
+	a = softmax_is_fused(r, in[0].n / r->heads / width, in[1].n / r->groups / width)
+		    ? masked_softmax(m, raw)
+		    : masked_by_torch(m, l, raw, in[3]);
 	tensor_assign(m, &a, dropout(m, a, r->s->attention_dropout));
 	m->current_term = TERM_ATTN_CONTEXT;
 	out = matmul(m, a, v, in[0].n / r->s->head * r->s->value_head);
@@ -112,7 +128,7 @@ static void project(struct machine *m, struct megatron_layer *l, struct microbat
 	int64_t rows = x.n / s->hidden * (s->sequence_parallel ? s->tp : 1);
 	int64_t each = rows * s->head, sizes[4];
 	struct offload *o = offload_of(r, OFFLOAD_QKV);
-	int copied;
+	int copied, rotates = s->rope && !l->of_images;
 	tensor qkv, part[4] = { none, none, none, none }, entered;
 
 	sizes[0] = sizes[3] = each * r->heads;
@@ -135,14 +151,14 @@ static void project(struct machine *m, struct megatron_layer *l, struct microbat
 	offload_commit(m, o, OFFLOAD_QKV, &part[0], &entered, 1);
 	tensor_unref(m, &entered);
 	for (int i = 0; i < 2; i++) {
-		in[i] = !s->rope        ? tensor_ref(part[i])
+		in[i] = !rotates        ? tensor_ref(part[i])
 			: s->fused_rope ? fused_rotary(m, part[i])
 					: apply_rotary(m, part[i], b->rotary.n);
 	}
 	/* Transformer Engine needs the same layout for all three */
-	if ((s->rope || s->qk_norm || copied) && s->transformer_engine)
+	if ((rotates || s->qk_norm || copied) && s->transformer_engine)
 		tensor_assign(m, &part[2], contiguous(m, part[2]));
-	if (copied && !s->rope && !s->qk_norm && s->transformer_engine)
+	if (copied && !rotates && !s->qk_norm && s->transformer_engine)
 		tensor_assign(m, &in[1], contiguous(m, in[1]));
 	in[2] = tensor_ref(part[2]);
 	for (int i = 0; i < 4; i++)
@@ -150,11 +166,11 @@ static void project(struct machine *m, struct megatron_layer *l, struct microbat
 }
 
 /* What attention saves is a group if core_attn is offloaded. Recomputed attention has none. */
-static tensor offloaded_attention(struct machine *m, struct megatron_rank *r, const tensor *in)
+static tensor offloaded_attention(struct machine *m, struct megatron_layer *l, const tensor *in)
 {
-	struct offload *o = offload_of(r, OFFLOAD_ATTENTION);
+	struct offload *o = offload_of(l->chunk->rank, OFFLOAD_ATTENTION);
 	tensor all[4] = { offload_enter(m, o, OFFLOAD_ATTENTION, in[0]), in[1], in[2], in[3] };
-	tensor out = core_attention(m, &r, all);
+	tensor out = core_attention(m, &l, all);
 
 	offload_leave(m, o);
 	offload_commit(m, o, OFFLOAD_ATTENTION, &out, all, 3);
@@ -164,14 +180,15 @@ static tensor offloaded_attention(struct machine *m, struct megatron_rank *r, co
 
 /* Attention and its output projection. `in`: queries, keys and values, which are taken, and the
  * mask. They are discarded behind attention if `d` is not NULL. `gate` is taken, if it is there. */
-static tensor attend(struct machine *m, struct megatron_rank *r, tensor *in, tensor gate,
+static tensor attend(struct machine *m, struct megatron_layer *l, tensor *in, tensor gate,
 		     struct param *proj, struct discarded *d)
 {
+	struct megatron_rank *r = l->chunk->rank;
 	struct offload *o = offload_of(r, OFFLOAD_PROJECTION);
 	tensor out = r->s->recompute_attention
-			     ? checkpoint_reentrant(m, core_attention, &r,
-						    sizeof(struct megatron_rank *), in, 4)
-			     : offloaded_attention(m, r, in);
+			     ? checkpoint_reentrant(m, core_attention, &l,
+						    sizeof(struct megatron_layer *), in, 4)
+			     : offloaded_attention(m, l, in);
 	tensor entered;
 
 	discard_outputs(m, d, &out);
@@ -204,7 +221,7 @@ static tensor attention(struct machine *m, struct megatron_layer *l, struct micr
 	else
 		project(m, l, b, x, in, &gate);
 	in[3] = l->in_encoder ? b->encoder.mask : b->mask;
-	return attend(m, r, in, gate, l->proj, d);
+	return attend(m, l, in, gate, l->proj, d);
 }
 
 /* CrossAttention: the encoder's output has a projection for keys and values. */
@@ -222,7 +239,7 @@ static tensor cross_attention(struct machine *m, struct megatron_layer *l, struc
 	tensor_unref(m, &kv);
 	in[0] = parallel_linear(m, r, x, l->cross.q, l->cross.q_bias, 1);
 	in[3] = b->encoder.cross_mask;
-	return attend(m, r, in, none, l->cross.proj, NULL);
+	return attend(m, l, in, none, l->cross.proj, NULL);
 }
 
 /* bias_dropout_add: residual + dropout(x + bias) */
@@ -241,7 +258,7 @@ static tensor bias_dropout_add(struct machine *m, struct megatron_rank *r, tenso
 	return out;
 }
 
-static tensor mlp(struct machine *m, struct megatron_layer *l, tensor x)
+tensor layer_dense(struct machine *m, struct megatron_layer *l, tensor x)
 {
 	struct megatron_rank *r = l->chunk->rank;
 	int64_t sizes[2];
@@ -346,7 +363,7 @@ static tensor feed_forward(struct machine *m, void *context, const tensor *in)
 {
 	struct megatron_layer *l = *(struct megatron_layer **)context;
 
-	return l->router ? moe_forward(m, l, in[0]) : mlp(m, l, in[0]);
+	return l->router ? moe_forward(m, l, in[0]) : layer_dense(m, l, in[0]);
 }
 
 tensor layer_mlp(struct machine *m, struct megatron_layer *l, tensor input)
@@ -430,8 +447,8 @@ static tensor graph_enter(struct machine *m, struct megatron_layer *l, enum grap
 	return contiguous(m, x);
 }
 
-tensor layer_forward(struct machine *m, struct megatron_layer *l, struct microbatch *b,
-		     tensor input)
+static tensor forward(struct machine *m, struct megatron_layer *l, struct microbatch *b,
+		      tensor input)
 {
 	struct megatron_rank *r = l->chunk->rank;
 	tensor out, in;
@@ -450,5 +467,18 @@ tensor layer_forward(struct machine *m, struct megatron_layer *l, struct microba
 	m->in_graph = 0;
 	while (r->mask_count)
 		tensor_unref(m, &r->masks[--r->mask_count]);
+	return out;
+}
+
+tensor layer_forward(struct machine *m, struct megatron_layer *l, struct microbatch *b,
+		     tensor input)
+{
+	enum term_id part = m->part;
+	tensor out;
+
+	if (l->of_images)
+		m->part = TERM_VISION;
+	out = forward(m, l, b, input);
+	m->part = part;
 	return out;
 }

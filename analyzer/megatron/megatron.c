@@ -5,6 +5,7 @@
 #include "megatron/bert.h"
 #include "megatron/gdn.h"
 #include "megatron/graphs.h"
+#include "megatron/llava.h"
 #include "megatron/mamba.h"
 #include "megatron/chunk.h"
 #include "megatron/parameters.h"
@@ -47,6 +48,10 @@ static void load_batch(struct machine *m, struct model_chunk *c, struct microbat
 	}
 	if (s->is_bert) {
 		bert_batch(m, c, b);
+		return;
+	}
+	if (s->vision.patch) {
+		llava_batch(m, c, b);
 		return;
 	}
 	if (first)
@@ -128,6 +133,7 @@ static void forward_step(struct machine *m, struct model_chunk *c, struct microb
 	tensor_unref(m, &b->token_types);
 	tensor_unref(m, &b->order);
 	t5_batch_release(m, b);
+	llava_batch_release(m, b);
 	if (r->s->recompute != RECOMPUTE_FULL)
 		release_tables(m, b);
 }
@@ -413,27 +419,6 @@ static void check_dispatched(const struct hparams *s, struct inputs *in)
 		input_reject(in, CONFIG_moe_router_topk, "fewer tokens that are sent to experts");
 }
 
-/* forward_backward_pipelining_with_interleaving() rejects numbers of micro-batches that leave
- * stages idle. */
-static void check_interleaving(const struct hparams *s, struct inputs *in)
-{
-	enum config_field f =
-		GIVEN(in->c, num_microbatches) ? CONFIG_num_microbatches : CONFIG_global_batch_size;
-	int64_t rest = s->microbatches % s->group;
-
-	if (s->vpp == 1)
-		return;
-	if (s->group < s->pp)
-		input_reject(in, CONFIG_microbatch_group_size_per_virtual_pipeline_stage,
-			     "at least pipeline_model_parallel_size");
-	if (config_has(in->c, f) && (s->microbatches < s->group || (rest && rest < s->pp)))
-		input_reject(
-			in, f,
-			"groups of pipeline_model_parallel_size micro-batches or of "
-			"microbatch_group_size_per_virtual_pipeline_stage, and a rest of none or "
-			"at least pipeline_model_parallel_size: Megatron-core refuses another");
-}
-
 /* BERT's and T5's sequences are padded. */
 static void check_padded(const struct hparams *s, struct inputs *in)
 {
@@ -478,6 +463,7 @@ static int check(const struct hparams *s, struct inputs *in)
 	check_sharded_model(s, in);
 	check_padded(s, in);
 	check_t5(s, in);
+	check_llava(s, in);
 	check_hybrid(s, in);
 	check_gdn(s, in);
 	check_stages(s, in);

@@ -41,6 +41,7 @@ struct megatron_layer {
 	struct mamba_weights mamba;
 	struct gdn_weights gdn; /* gdn.in NULL: the layer attends */
 	int in_encoder;         /* T5's */
+	int of_images;          /* LLaVA's encoder: neither a mask nor rotary positions */
 	struct norm_weights before_attention, before_mlp;
 	struct norm_weights q_norm, k_norm;
 	struct param *q_down, *kv_down, *kv_up; /* latent attention; q_down NULL: none */
@@ -62,6 +63,9 @@ struct megatron_layer {
 	struct input_ref graph[2];
 };
 
+/* Where a parameter is made: on the device; on the host, in fp32; on the host, in its own type. */
+enum made_on { ON_DEVICE, ON_HOST, ON_HOST_NARROW };
+
 /* A contiguous buffer has weights of one kind. */
 enum buffer_kind { DENSE_BUFFER, EXPERT_BUFFER, FP8_BUFFER, MATRIX_BUFFER, BUFFERS };
 
@@ -79,6 +83,13 @@ struct model_chunk {
 		struct megatron_layer *layers;
 		struct norm_weights norm;
 	} encoder;
+	/* LLaVA's: CLIPViTModel and the projector of its output; patches NULL: none */
+	struct vision_encoder {
+		struct param *class_token, *patches, *positions;
+		struct norm_weights norm; /* before the layers */
+		struct megatron_layer *layers, *projector;
+		tensor numbers; /* position_ids */
+	} vision;
 	struct bert_head {
 		struct param *dense, *dense_bias;
 		struct norm_weights norm;
@@ -89,7 +100,7 @@ struct model_chunk {
 	struct mtp_layer *mtp;
 	struct module module;
 	size_t after_layers;    /* the first parameter after those of the layers */
-	unsigned char *on_host; /* for each parameter: it is made on the host, in fp32 */
+	unsigned char *on_host; /* for each parameter: enum made_on */
 	struct param *tokens, *positions, *token_types;
 	struct param *head, *output; /* the weight that belongs to the output layer, and the weight
 					that it uses */
@@ -143,6 +154,7 @@ struct megatron_rank {
 	size_t waiting_count, waiting_room;
 	tensor masks[2]; /* dropout masks of a checkpointed layer, until it returns */
 	size_t mask_count;
+	tensor causal;     /* the mask that Transformer Engine's unfused attention keeps */
 	tensor global;     /* Megatron's GlobalMemoryBuffer */
 	tensor dummy;      /* _dummy_overflow_buf */
 	tensor numbers[6]; /* numbers of the training loop: losses, norms, counts of values that are
@@ -159,6 +171,10 @@ struct microbatch {
 	tensor weights;     /* the loss mask */
 	tensor tokens, labels, positions, mask, output, rotary;
 	tensor token_types, order; /* BERT's */
+	/* LLaVA's: images, in the model's type, and projected; tokens of the text, and embedded */
+	struct {
+		tensor pixels, converted, projected, tokens, text;
+	} image;
 	/* T5's: the encoder's tokens, masks, and its output, to which the decoder attends */
 	struct {
 		tensor tokens, positions, mask, cross_mask, output;

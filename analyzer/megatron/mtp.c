@@ -2,7 +2,6 @@
  * GPTModel. */
 #include "megatron/mtp.h"
 #include "megatron/embedding_loss.h"
-#include "megatron/declare_layer.h"
 #include "megatron/layers.h"
 #include "megatron/declare.h"
 #include "megatron/tensor_parallel.h"

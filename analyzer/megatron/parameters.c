@@ -4,7 +4,7 @@
 
 #include "megatron/bert.h"
 #include "megatron/transformer_engine.h"
-#include "megatron/declare_layer.h"
+#include "megatron/llava.h"
 #include "megatron/declare.h"
 #include "megatron/mla.h"
 #include "megatron/mtp.h"
@@ -18,7 +18,7 @@
 
 /* ---- parameters, in the order of model.parameters() ---- */
 
-static void declare_chunk(struct model_chunk *c)
+static void declare_language_model(struct model_chunk *c)
 {
 	const struct megatron_rank *r = c->rank;
 	const struct hparams *s = r->s;
@@ -56,6 +56,17 @@ static void declare_chunk(struct model_chunk *c)
 	if (s->is_bert || (s->encoder_layers && !s->untied))
 		c->output_bias = declare_param(c, TERM_HEAD, 1, r->vocab, 0);
 	bert_declare_order(c);
+}
+
+static void declare_chunk(struct model_chunk *c)
+{
+	const struct hparams *s = c->rank->s;
+
+	declare_language_model(c);
+	for (size_t i = 0; s->vision.language_frozen && i < c->module.count; i++)
+		c->module.params[i]->frozen = 1;
+	if (s->vision.patch && c->first)
+		llava_declare_images(c);
 }
 
 /* Does another stage have the same weight? */
@@ -101,9 +112,11 @@ static void make_parameters(struct machine *m, struct model_chunk *c)
 	for (int pass = 0; pass < passes; pass++)
 		for (size_t i = 0; i < c->module.count; i++) {
 			struct param *p = c->module.params[i];
-			enum dtype type = pass == 1 ? F32 : weight_type(c->rank->s, p);
+			enum made_on made = (enum made_on)c->on_host[i];
+			enum dtype type =
+				pass == 1 && made == ON_HOST ? F32 : weight_type(c->rank->s, p);
 
-			if (c->on_host[i] == (pass > 0))
+			if (pass == 2 ? made == ON_HOST : (made != ON_DEVICE) == pass)
 				tensor_assign(m, &p->value,
 					      tensor_new_as(m, p->term, p->value.n, type));
 		}
@@ -173,7 +186,7 @@ static void lay_out(struct model_chunk *c, enum buffer_kind kind)
 		struct param *p = c->module.params[i];
 		int shared = is_shared(c, p);
 
-		if (kind_of(s, p) != kind)
+		if (kind_of(s, p) != kind || p->frozen)
 			continue;
 		at = s->zero ? round_up(at, 64) : at;
 		if (shared && count) {
@@ -208,7 +221,7 @@ static void make_buffers(struct machine *m, struct model_chunk *c, enum buffer_k
 		struct param *p = c->module.params[i];
 		int64_t n = p->value.n;
 
-		if (kind_of(s, p) != kind)
+		if (kind_of(s, p) != kind || p->frozen)
 			continue;
 		tensor_assign(m, &p->value, tensor_ref(b->weights));
 		p->value.n = n;
@@ -314,7 +327,7 @@ static void make_shards(struct machine *m, struct model_chunk *c, int group)
 						       .muon = has_muon(s, p),
 						       .unit = sharded_unit(c, i) };
 
-		if (group_of(s, p) == group)
+		if (group_of(s, p) == group && !p->frozen)
 			add_shard(m, c->rank, sharded ? sharded_part(c, i) : part(c, i), shard);
 	}
 }
@@ -342,6 +355,7 @@ void rank_make(struct machine *m, struct megatron_rank *r)
 	for (int64_t i = 0; i < r->s->vpp; i++) {
 		declare_chunk(&r->chunks[i]);
 		with_positions(m, &r->chunks[i], mla_make_positions);
+		llava_number_positions(m, &r->chunks[i]);
 		make_parameters(m, &r->chunks[i]);
 	}
 	for (int64_t i = 0; i < r->s->vpp; i++)
@@ -414,6 +428,7 @@ void rank_release(struct megatron_rank *r)
 			free(r->chunks[i].layers[k].experts);
 		free(r->chunks[i].layers);
 		free(r->chunks[i].encoder.layers);
+		llava_release(&r->chunks[i]);
 		mtp_release(&r->chunks[i]);
 	}
 	sharded_release(r);

@@ -207,3 +207,22 @@ void check_stages(const struct hparams *s, struct inputs *in)
 			input_reject(in, CONFIG_virtual_pipeline_model_parallel_size,
 				     "one that divides a stage's layers");
 }
+
+void check_interleaving(const struct hparams *s, struct inputs *in)
+{
+	enum config_field f =
+		GIVEN(in->c, num_microbatches) ? CONFIG_num_microbatches : CONFIG_global_batch_size;
+	int64_t rest = s->microbatches % s->group;
+
+	if (s->vpp == 1)
+		return;
+	if (s->group < s->pp)
+		input_reject(in, CONFIG_microbatch_group_size_per_virtual_pipeline_stage,
+			     "at least pipeline_model_parallel_size");
+	if (config_has(in->c, f) && (s->microbatches < s->group || (rest && rest < s->pp)))
+		input_reject(
+			in, f,
+			"groups of pipeline_model_parallel_size micro-batches or of "
+			"microbatch_group_size_per_virtual_pipeline_stage, and a rest of none or "
+			"at least pipeline_model_parallel_size: Megatron-core refuses another");
+}

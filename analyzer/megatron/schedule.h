@@ -43,5 +43,8 @@ int64_t chunk_mtp(const struct hparams *s, int64_t stage, int64_t chunk);
 /* Rejects a layout that does not place each layer once, or multi-token prediction away from the
  * loss. */
 void check_stages(const struct hparams *s, struct inputs *in);
+/* Rejects numbers of micro-batches that leave stages idle, as
+ * forward_backward_pipelining_with_interleaving() does. */
+void check_interleaving(const struct hparams *s, struct inputs *in);
 
 #endif

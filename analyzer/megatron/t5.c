@@ -2,7 +2,6 @@
 #include "megatron/t5.h"
 
 #include "megatron/declare.h"
-#include "megatron/declare_layer.h"
 #include "megatron/embedding_loss.h"
 #include "megatron/layers.h"
 #include "megatron/tensor_parallel.h"

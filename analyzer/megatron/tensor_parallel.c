@@ -61,6 +61,11 @@ static void parallel_linear_backward(struct machine *m, struct grad_node *n)
 			tensor_unref(m, &whole);
 		return;
 	}
+	if (!n->edge[1]) { /* LinearWithFrozenWeight */
+		if (t > 1)
+			tensor_unref(m, &whole);
+		return;
+	}
 	if (n->ordered)
 		copy = tensor_new(m, n->in[0].n, type);
 	n->out[1] = r->s->fused_gradient ? weight_gradient(m, r, n->sizes[1], n->sizes[4], type)
@@ -90,7 +95,8 @@ tensor mcore_linear(struct machine *m, struct megatron_rank *r, tensor x, struct
 		n->sizes[4] = weight->in;
 		n->sizes[5] = defers;
 	}
-	save_for_backward(m, n, x);
+	if (!weight->frozen)
+		save_for_backward(m, n, x);
 	save_for_backward(m, n, weight->value);
 	out = gemm(m, x.n * t / weight->in * (weight->value.n / weight->in), x.type);
 	if (bias) {

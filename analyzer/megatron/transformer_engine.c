@@ -119,10 +119,11 @@ static void linear_backward(struct machine *m, struct grad_node *n)
 	if (t > 1) {
 		whole = n->out[0];
 		n->out[0] = tensor_new_as(m, TERM_COLLECTIVE, n->sizes[0], type);
-		n->out[1] = weight_gradient(m, r, n->sizes[1], n->sizes[4], type);
+		if (n->edge[1])
+			n->out[1] = weight_gradient(m, r, n->sizes[1], n->sizes[4], type);
 		tensor_unref(m, &whole);
 		tensor_unref(m, &gathered);
-	} else {
+	} else if (n->edge[1]) {
 		n->out[1] = weight_gradient(m, r, n->sizes[1], n->sizes[4], type);
 	}
 	tensor_unref(m, &gradient);
@@ -152,7 +153,8 @@ tensor te_linear(struct machine *m, struct megatron_rank *r, tensor x, struct pa
 		fp8_weight(m, r, weight);
 		rows = fp8_input(m, r, x, &kept);
 	}
-	save_for_backward(m, n, weight->quantized ? kept : x);
+	if (!weight->frozen)
+		save_for_backward(m, n, weight->quantized ? kept : x);
 	save_for_backward(m, n, weight->value);
 	if (t > 1)
 		gathered =
@@ -313,6 +315,75 @@ tensor masked_softmax(struct machine *m, tensor x)
 	return with_grad_fn(out, n, 0);
 }
 
+int softmax_is_fused(const struct megatron_rank *r, int64_t queries, int64_t keys)
+{
+	const struct hparams *s = r->s;
+	int te = s->transformer_engine, each = te ? 8 : 4;
+
+	if (s->weights == F32 || !(te || s->fused_softmax))
+		return 0;
+	return queries % 4 == 0 && keys % each == 0 && keys > 16 && keys <= (te ? 16383 : 4096) &&
+	       s->batch * r->heads % 4 == 0;
+}
+
+tensor softmax_of_torch(struct machine *m, tensor precise, tensor mask, enum dtype type)
+{
+	tensor a = mask.storage ? masked_in_place(m, precise, mask) : tensor_ref(precise), b;
+
+	b = softmax(m, a, F32);
+	tensor_assign(m, &a, to(m, b, type));
+	tensor_unref(m, &b);
+	return a;
+}
+
+/* get_full_mask(), since Transformer Engine 2.0: a mask for each pair of tokens, for each call. */
+static tensor full_mask(struct machine *m, int64_t pairs)
+{
+	tensor distance, left, right, out;
+
+	if (!m->constants.te_full_masks)
+		return none;
+	distance = tensor_new(m, pairs, I32);
+	left = tensor_new(m, pairs, I32);
+	right = tensor_new(m, pairs, I32);
+	out = tensor_new(m, pairs, BOOL);
+	tensor_unref(m, &right);
+	tensor_unref(m, &left);
+	tensor_unref(m, &distance);
+	return out;
+}
+
+/* _get_default_causal_mask() keeps one mask. With one of the call a third mask combines both. */
+static tensor causal_mask(struct machine *m, struct megatron_rank *r, tensor full, int64_t pairs)
+{
+	tensor ones;
+
+	if (!r->causal.storage) {
+		ones = tensor_new_as(m, TERM_BUFFERS, pairs, BOOL);
+		r->causal = tensor_new_as(m, TERM_BUFFERS, pairs, BOOL);
+		tensor_unref(m, &ones);
+	}
+	return full.storage ? tensor_new(m, pairs, BOOL) : tensor_ref(r->causal);
+}
+
+/* forward_torch_softmax(), with a mask for each sequence if they are padded */
+static tensor masked_by_torch(struct machine *m, const struct megatron_layer *l, tensor scores,
+			      tensor full, int padded)
+{
+	struct megatron_rank *r = l->chunk->rank;
+	int64_t pairs = scores.n / r->heads;
+	tensor precise = to(m, scores, F32), out, mask = none;
+
+	if (padded)
+		mask = tensor_new(m, pairs, BOOL);
+	else if (!l->of_images)
+		mask = causal_mask(m, r, full, pairs / r->s->batch);
+	out = softmax_of_torch(m, precise, mask, scores.type);
+	tensor_unref(m, &precise);
+	tensor_unref(m, &mask);
+	return out;
+}
+
 /* BERT's sequences are padded, and those of T5's encoder; its decoder's own attention is causal and
  * has no mask. */
 static int is_padded(const struct hparams *s, tensor mask)
@@ -322,8 +393,13 @@ static int is_padded(const struct hparams *s, tensor mask)
 
 /* UnfusedDotProductAttention: with a padding mask, get_full_mask() has one for each pair of tokens,
  * with which the rows of padding are set to 0 behind the softmax. */
-static tensor unfused(struct machine *m, struct megatron_rank *r, const tensor *in)
+static tensor unfused(struct machine *m, struct megatron_layer *l, const tensor *in)
 {
+	struct megatron_rank *r = l->chunk->rank;
+	const int64_t width = r->s->batch * r->s->head, queries = in[0].n / r->heads / width;
+	const int64_t keys = in[1].n / r->groups / width;
+	int fits = softmax_is_fused(r, queries, keys), padded = is_padded(r->s, in[3]);
+	tensor full = fits || padded ? none : full_mask(m, queries * keys);
 	tensor a, k = tensor_ref(in[1]), v = tensor_ref(in[2]), out;
 
 	if (r->heads != r->groups) {
@@ -333,8 +409,8 @@ static tensor unfused(struct machine *m, struct megatron_rank *r, const tensor *
 	m->current_term = TERM_ATTN_SCORES;
 	a = scores(m, r, in[0], k);
 	m->current_term = TERM_ATTN_SOFTMAX;
-	tensor_assign(m, &a, masked_softmax(m, a));
-	if (is_padded(r->s, in[3]))
+	tensor_assign(m, &a, fits ? masked_softmax(m, a) : masked_by_torch(m, l, a, full, padded));
+	if (padded)
 		tensor_assign(m, &a, masked_fill(m, a, a.n / r->heads));
 	tensor_assign(m, &a, dropout(m, a, r->s->attention_dropout));
 	m->current_term = TERM_ATTN_CONTEXT;
@@ -343,15 +419,17 @@ static tensor unfused(struct machine *m, struct megatron_rank *r, const tensor *
 	tensor_unref(m, &a);
 	tensor_unref(m, &k);
 	tensor_unref(m, &v);
+	tensor_unref(m, &full);
 	return out;
 }
 
-tensor te_attention(struct machine *m, void *context, const tensor *in)
+tensor te_attention(struct machine *m, struct megatron_layer *l, const tensor *in)
 {
-	struct megatron_rank *r = *(struct megatron_rank **)context;
+	struct megatron_rank *r = l->chunk->rank;
 
-	if (r->s->attention == EAGER)
-		return unfused(m, r, in);
+	/* The other kernels have 16-bit values, and heads of a multiple of 8. */
+	if (r->s->attention == EAGER || r->s->weights == F32 || r->s->head % 8)
+		return unfused(m, l, in);
 	/* FlashAttention does not support values of another width than keys. */
 	if (r->s->value_head != r->s->head)
 		return fused(m, r, in);

@@ -12,12 +12,17 @@ tensor te_linear(struct machine *m, struct megatron_rank *r, tensor x, struct pa
  * do not exist yet. */
 void te_workspaces(struct machine *m, struct megatron_rank *r, int count);
 /* DotProductAttention. `in`: q, k, v, which are views of one buffer. */
-tensor te_attention(struct machine *m, void *context, const tensor *in);
+tensor te_attention(struct machine *m, struct megatron_layer *l, const tensor *in);
 
 /* The scores of all heads: each of a head's queries times each of its keys. */
 int64_t score_count(const struct megatron_rank *r, tensor q, tensor k);
 /* The fused masked softmax of Transformer Engine or apex: one kernel in the type of the scores. */
 tensor masked_softmax(struct machine *m, tensor x);
+/* FusedScaleMaskSoftmax.is_kernel_available(), for so many queries and keys of a sequence; and the
+ * softmax of PyTorch's operations, of scores in fp32, which are masked in place if there is a mask.
+ */
+int softmax_is_fused(const struct megatron_rank *r, int64_t queries, int64_t keys);
+tensor softmax_of_torch(struct machine *m, tensor precise, tensor mask, enum dtype type);
 /* SwiGLU, which saves its input, and rotary positions, which save nothing. */
 tensor fused_swiglu(struct machine *m, tensor x);
 tensor fused_rotary(struct machine *m, tensor x);

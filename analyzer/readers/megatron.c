@@ -291,13 +291,15 @@ static int take_unmodelled(struct reader *r, const char *key, const char *value)
 
 int megatron_read_script(struct reader *r, const char *script)
 {
-	static const char *const others[] = { "vlm", "retro", "ict", "mimo", "vision" };
+	static const char *const others[] = { "retro", "ict", "mimo", "vision" };
 
 	if (!strncmp(script, "pretrain_bert", 13) || !strncmp(script, "pretrain_t5", 11))
 		return config_set_default(r->c, CONFIG_model_type, script[9] == 'b' ? "bert" : "t5",
 					  script, r->e);
 	if (!strncmp(script, "pretrain_hybrid", 15) || !strncmp(script, "pretrain_mamba", 14))
 		return config_set_default(r->c, CONFIG_model_type, "hybrid", script, r->e);
+	if (!strncmp(script, "pretrain_vlm", 12))
+		return config_set_default(r->c, CONFIG_model_type, "llava", script, r->e);
 	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
 		if (!strncmp(script, "pretrain_", 9) &&
 		    !strncmp(script + 9, others[i], strlen(others[i])))

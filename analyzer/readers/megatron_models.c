@@ -16,10 +16,41 @@ static int set_word_pieces(struct reader *r, unsigned seen)
 	return config_set_int(c, CONFIG_vocab_size, pieces, "BERT's word pieces", r->e);
 }
 
+/* pretrain_vlm.py: only LLaVA has images. Its language model never ties its embeddings. */
+static int is_llava(const struct config *c)
+{
+	return config_has(c, CONFIG_img_h) ||
+	       (config_has(c, CONFIG_model_type) && !strcmp(c->model_type, "llava"));
+}
+
+static int name_llava(struct reader *r)
+{
+	static const struct {
+		enum config_field field;
+		const char *value;
+	} all[] = { { CONFIG_model_type, "llava" },
+		    { CONFIG_untie_embeddings_and_output_weights, "true" },
+		    { CONFIG_img_h, "224" },
+		    { CONFIG_img_w, "224" },
+		    { CONFIG_patch_dim, "16" } };
+
+	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
+		if (config_set_default(r->c, all[i].field, all[i].value, "pretrain_vlm.py", r->e))
+			return -1;
+	if (config_has(r->c, CONFIG_dataloader_seq_length) &&
+	    config_set_int(r->c, CONFIG_seq_length, r->c->dataloader_seq_length,
+			   r->c->origin[CONFIG_dataloader_seq_length], r->e))
+		return -1;
+	return 0;
+}
+
 /* BERT and T5 have the same vocabularies; only T5's decoder has a sequence of its own. */
 static int name_model(struct reader *r, unsigned seen)
 {
 	int t5 = config_has(r->c, CONFIG_decoder_seq_length);
+
+	if (is_llava(r->c))
+		return name_llava(r);
 
 	if (!t5 && !(seen & WORD_PIECES) && !config_has(r->c, CONFIG_bert_binary_head))
 		return 0;
@@ -38,7 +69,7 @@ static int set_layers(struct config *c, struct err *e)
 	    config_set_int(c, CONFIG_num_layers, c->encoder_num_layers,
 			   c->origin[CONFIG_encoder_num_layers], e))
 		return -1;
-	if (!config_has(c, CONFIG_decoder_seq_length))
+	if (!config_has(c, CONFIG_decoder_seq_length) && !is_llava(c))
 		config_unset(c, CONFIG_encoder_num_layers);
 	else if (!encoder && config_has(c, CONFIG_num_layers))
 		return config_set_int(c, CONFIG_encoder_num_layers, c->num_layers,

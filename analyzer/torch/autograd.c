@@ -317,7 +317,7 @@ void param_init(struct param *p)
 {
 	memset(&p->accumulate, 0, sizeof(p->accumulate));
 	p->accumulate.param = p;
-	p->value.grad_fn = &p->accumulate;
+	p->value.grad_fn = p->frozen ? NULL : &p->accumulate;
 	p->value.output_nr = 0;
 }
 

@@ -118,6 +118,8 @@ int constants_read(struct constants *k, struct allocator_settings *a, struct inp
 	k->torch_given = GIVEN(in->c, torch_version);
 	k->lt_workspace = LT_WORKSPACE;
 	k->te_workspace = gpu->capability >= 90 ? TE_WORKSPACE_HOPPER : TE_WORKSPACE_BEFORE;
+	/* Transformer Engine before 2.0, that of the old container, had one for sliding windows */
+	k->te_full_masks = strcmp(VALUE_OR(in->c, container, "dev"), "lts") != 0;
 	k->context = CONTEXT;
 	return in->failed ? -1 : read_environment(k, a, in);
 }

@@ -20,6 +20,7 @@ struct constants {
 	int nondeterministic;
 	int64_t multiprocessors, threads; /* that the GPU holds at a time */
 	int64_t te_workspace; /* bytes of the workspace of Transformer Engine's products */
+	int te_full_masks;    /* its unfused attention has a mask for each call */
 	int64_t flush_buffer; /* bytes of the buffer of torch.compile's measurements */
 	int gpu_given, torch_given, workspace_given;
 	int64_t context; /* bytes of the CUDA context */

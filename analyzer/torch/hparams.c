@@ -110,6 +110,8 @@ static void read_model_type(struct hparams *s, struct inputs *in)
 	}
 	if (s->framework != MEGATRON)
 		return;
+	if (!strcmp(type, "llava"))
+		hparams_read_llava(s, in);
 	s->is_bert = config_is_encoder(type);
 	s->binary_head = s->is_bert && input_flag(in, CONFIG_bert_binary_head, 1);
 	s->hybrid = !strcmp(type, "hybrid");

@@ -73,7 +73,13 @@ struct hparams {
 	int64_t encoder_layers, encoder_tokens;
 	struct {
 		int64_t side, patch, channels;
-	} image;             /* transformers' ViT; patch 0: the model reads no images */
+	} image; /* transformers' ViT; patch 0: the model reads no images */
+	/* Megatron-core's LLaVA: `tokens` are those of the text and of its image, `text` those of
+	 * the text and a place for the image */
+	struct {
+		int64_t layers, patch, pixels, patches, text;
+		int drops_class, frozen, language_frozen;
+	} vision;            /* patch 0: the model reads no images */
 	int hybrid;          /* Megatron-core's hybrid model */
 	const char *pattern; /* hybrid_layer_pattern; NULL: none */
 	struct {

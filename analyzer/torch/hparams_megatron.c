@@ -19,6 +19,29 @@ void hparams_read_latent(struct hparams *s, struct inputs *in)
 	s->groups = s->heads;
 }
 
+/* model_provider() of pretrain_vlm.py: an image is one more token of the text, and is replaced by
+ * those of its patches. The language model has positions for all of them, and no more. */
+void hparams_read_llava(struct hparams *s, struct inputs *in)
+{
+	int64_t height = (int64_t)input_or(in, CONFIG_img_h, 224, MAX_WIDTH);
+	int64_t width = (int64_t)input_or(in, CONFIG_img_w, 224, MAX_WIDTH);
+
+	s->vision.patch = (int64_t)input_or(in, CONFIG_patch_dim, 16, MAX_WIDTH);
+	s->vision.layers = (int64_t)input_or(in, CONFIG_encoder_num_layers, s->layers, MAX_LAYERS);
+	s->vision.drops_class = input_flag(in, CONFIG_disable_vision_class_token, 0);
+	s->vision.frozen = input_flag(in, CONFIG_freeze_ViT, 0);
+	s->vision.language_frozen = input_flag(in, CONFIG_freeze_LM, 0);
+	if (height % s->vision.patch || width % s->vision.patch)
+		input_reject(in, CONFIG_patch_dim, "a divisor of img_h and img_w");
+	s->vision.pixels = height * width;
+	s->vision.patches = (height / s->vision.patch) * (width / s->vision.patch);
+	s->vision.text =
+		(int64_t)input_or(in, CONFIG_dataloader_seq_length, s->tokens, MAX_TOKENS) + 1;
+	s->tokens = s->vision.text - 1 + s->vision.patches + !s->vision.drops_class;
+	s->positions = s->tokens;
+	s->untied = 1;
+}
+
 /* The numbers are those of Megatron-core's TransformerConfig; a Mamba layer is twice as wide. */
 void hparams_read_hybrid(struct hparams *s, struct inputs *in)
 {

@@ -6,6 +6,7 @@
 #include "torch/hparams.h"
 
 void hparams_read_latent(struct hparams *s, struct inputs *in);
+void hparams_read_llava(struct hparams *s, struct inputs *in);
 void hparams_read_hybrid(struct hparams *s, struct inputs *in);
 void hparams_read_delta_net(struct hparams *s, struct inputs *in);
 

@@ -20,6 +20,7 @@ void machine_init(struct machine *m, const struct allocator_settings *s, int64_t
 	memset(m, 0, sizeof(*m));
 	m->allocator = allocator_new(s, device);
 	m->current_term = TERM_OTHER;
+	m->part = TERMS;
 }
 
 void machine_release(struct machine *m)
@@ -192,7 +193,9 @@ void storage_move(struct machine *m, tensor from, tensor to)
 
 tensor tensor_new(struct machine *m, int64_t n, enum dtype type)
 {
-	return tensor_new_as(m, m->current_term, n, type);
+	int apart = m->part < TERMS && m->current_term != TERM_WORKSPACE;
+
+	return tensor_new_as(m, apart ? m->part : m->current_term, n, type);
 }
 
 tensor tensor_ref(tensor t)

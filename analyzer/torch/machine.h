@@ -110,6 +110,7 @@ struct param {
 	tensor value, grad, cast; /* cast: the copy in autocast's cache */
 	tensor copy, transposed;  /* fp8 copies */
 	int quantized;            /* its matrix products are in fp8 */
+	int frozen;               /* it has no gradient */
 	struct grad_node accumulate;
 	int64_t in; /* columns: the input width of a linear layer; 0: a leaf that is no parameter */
 	int64_t stack; /* number of experts' matrices; 0: one matrix */
@@ -157,6 +158,7 @@ struct machine {
 	size_t peak_count, peak_room;
 	int peak_pending; /* the present state is the peak, and is not yet copied to `peak` */
 	enum term_id current_term; /* the term of the next tensors */
+	enum term_id part;         /* that of all activations of a part of the model; TERMS: none */
 	enum step_phase phase;
 	int step, steps, stream;
 	struct stream_queue streams[STREAMS];

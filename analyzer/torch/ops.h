@@ -20,7 +20,7 @@ tensor linear_rows(struct machine *m, tensor x, struct param *weight, struct par
 /* addmm(bias, x, weight): transformers' Conv1D, whose weight has a row for each input. */
 tensor conv1d(struct machine *m, tensor x, struct param *weight, struct param *bias);
 /* F.conv2d with n results of x, which needs no gradient, by cuDNN, whose workspace is not counted.
- */
+ * `bias` may be NULL. */
 tensor conv2d(struct machine *m, tensor x, struct param *weight, struct param *bias, int64_t n);
 /* x @ weight.T: autocast makes a copy of a view of a parameter at each use, and keeps none. */
 tensor linear_of_view(struct machine *m, tensor x, struct param *weight);

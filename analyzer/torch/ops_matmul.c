@@ -149,13 +149,13 @@ tensor conv2d(struct machine *m, tensor x, struct param *weight, struct param *b
 	tensor in[3], out;
 	struct grad_node *node;
 
-	in[0] = autocast_weight(m, bias);
+	in[0] = bias ? autocast_weight(m, bias) : none;
 	in[2] = autocast_weight(m, weight);
 	in[1] = autocasted(m, x);
 	node = grad_node_new(m, conv_backward, in, 3);
 	if (node) {
 		node->sizes[1] = weight->value.n;
-		node->sizes[2] = bias->value.n;
+		node->sizes[2] = in[0].n;
 	}
 	save_for_backward(m, node, in[1]);
 	save_for_backward(m, node, in[2]);

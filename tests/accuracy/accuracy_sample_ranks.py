@@ -135,7 +135,19 @@ def megatron_fsdp(draw):
     return job
 
 
-KINDS = {"megatron": megatron, "megatron-fsdp": megatron_fsdp, "megatron-fsdp2": megatron_fsdp2, "ddp": ddp, "fsdp1": lambda draw: fsdp(draw, 1), "fsdp2": lambda draw: fsdp(draw, 2), "zero1": lambda draw: zero(draw, 1),
+def megatron_llava(draw):
+    """Megatron-core's LLaVA, with neither experts nor sequence parallelism nor model chunks."""
+    job = megatron(draw)
+    while any(key in job for key in ("num_experts", "sequence_parallel", "virtual_pipeline_model_parallel_size")):
+        job = megatron(draw)
+    patch = draw((14, 16, 32))
+    job.update(model_type="llava", patch_dim=patch, img_h=patch * draw((7, 12, 16)), img_w=patch * draw((8, 14)), encoder_num_layers=draw((2, 3, 5)),
+               disable_vision_class_token=draw((False, True)), freeze_LM=draw((False, False, True)), freeze_ViT=draw((False, False, True)),
+               untie_embeddings_and_output_weights=True)
+    return job
+
+
+KINDS = {"megatron": megatron, "megatron-llava": megatron_llava, "megatron-fsdp": megatron_fsdp, "megatron-fsdp2": megatron_fsdp2, "ddp": ddp, "fsdp1": lambda draw: fsdp(draw, 1), "fsdp2": lambda draw: fsdp(draw, 2), "zero1": lambda draw: zero(draw, 1),
          "zero2": lambda draw: zero(draw, 2), "zero3": lambda draw: zero(draw, 3)}
 TURNS = ("megatron", "fsdp1", "zero3", "megatron", "ddp", "fsdp2", "zero2", "megatron", "zero1", "zero3")
 

@@ -389,13 +389,13 @@ class Megatron(Case):
         return self.run_(words, status=2).stderr
 
     def test_what_is_not_counted_is_refused_by_name(self):
-        for option in ("--img-h=336", "--hybrid-layer-pattern=MG-", "--spec=a.b", "--retro-project-dir=x",
+        for option in ("--vision-model-type=clip", "--hybrid-layer-pattern=MG-", "--spec=a.b", "--retro-project-dir=x",
                        "--cuda-graph-impl=local", "--quick-geglu",
                        "--cpu-offloading-num-layers=2", "--position-embedding-type=mrope"):
             name = option[2:].split("=")[0].replace("-", "_")
             said = self.refused(option).replace("-", "_")
             self.assertIn(name, said)
-        self.assertIn("pretrain_vlm.py", self.refused(script="pretrain_vlm.py"))
+        self.assertIn("pretrain_vision_classify.py", self.refused(script="pretrain_vision_classify.py"))
 
     def test_harmless_values_are_not_refused(self):
         self.stages("--padded-vocab-size", "50304", "--hybrid-override-pattern=null", "--gtp-weight-remat-size=1",

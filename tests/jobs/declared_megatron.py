@@ -159,6 +159,42 @@ def other_model_of(job, config):
                      pre_process=parallel_state.is_pipeline_first_stage(), post_process=parallel_state.is_pipeline_last_stage(), **same)
 
 
+def llava_of(job, config):
+    """model_provider() of pretrain_vlm.py, of local layers: an encoder of images, a projector, and a GPT that reads images and text."""
+    import copy
+
+    from megatron.core import parallel_state
+    from megatron.core.enums import ModelType
+    from megatron.core.models.multimodal.llava_model import LLaVAModel
+    from megatron.core.models.multimodal.llava_spec import decoder_model_with_local_default_spec
+    from megatron.core.models.vision.clip_vit_model import CLIPViTModel
+    from megatron.core.models.vision.vit_layer_specs import get_vit_layer_with_local_spec
+    from megatron.core.transformer.torch_norm import WrappedTorchNorm
+    make = CLIPViTModel.__init__
+
+    def with_norm(self, *args, **more):  # without Transformer Engine the default is a class that takes other arguments
+        make(self, *args, ln_pre_impl=WrappedTorchNorm, **more)
+
+    CLIPViTModel.__init__ = with_norm
+    vision, projector, layers = copy.deepcopy(config), copy.deepcopy(config), decoder_model_with_local_default_spec()
+    vision.num_layers, vision.vision_model_type = job.get("encoder_num_layers", config.num_layers), "clip"
+    vision.pipeline_model_parallel_size = projector.pipeline_model_parallel_size = 1
+    first, last = parallel_state.is_pipeline_first_stage(), parallel_state.is_pipeline_last_stage()
+    model = LLaVAModel(
+        config, layers, job["vocab_size"], llava_tokens(job), vision, get_vit_layer_with_local_spec(), job.get("disable_vision_class_token", False),
+        projector, copy.deepcopy(layers.submodules.mlp.submodules), "mlp", language_position_embedding_type=job["position_embedding_type"],
+        pre_process=first, post_process=last, add_encoder=first, img_h=job["img_h"], img_w=job["img_w"], patch_dim=job["patch_dim"])
+    model.model_type = ModelType.encoder_or_decoder  # as get_model() of Megatron-LM sets it
+    model.freeze(job.get("freeze_LM", False), job.get("freeze_ViT", False), False)
+    return model
+
+
+def llava_tokens(job):
+    """Tokens of the decoder: those of the text and of its image."""
+    patches = (job["img_h"] // job["patch_dim"]) * (job["img_w"] // job["patch_dim"])
+    return job["seq_length"] + patches + (not job.get("disable_vision_class_token", False))
+
+
 def kernels_of_delta_nets():
     """Megatron-core 0.16.1 imports flash-linear-attention's norm from where it was before 0.6.0, the first version for the Triton of PyTorch 2.15.
     Of each kernel's configurations two are compiled and measured: all of them need the same memory, and minutes."""
@@ -197,6 +233,9 @@ def with_delta_nets(config, layers):
 def model_of(job, config):
     from megatron.core import parallel_state
     if "model_type" in job:
+        if job["model_type"] == "llava":
+            from megatron.core.transformer.module import Float16Module
+            return [Float16Module(config, llava_of(job, config).cuda())]  # as in Megatron-LM: it converts the images, too
         return [other_model_of(job, config).cuda().to(config.params_dtype)]
     from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec, get_gpt_mtp_block_spec
     from megatron.core.models.gpt.gpt_model import GPTModel
@@ -253,6 +292,37 @@ def bert_step(job, model):
     return output, loss
 
 
+class ImagePositions(torch.overrides.TorchFunctionMode):
+    """On a device whose kernels do nothing, LLaVAModel's mask of the images' places, which come first, is written from the host."""
+
+    def __init__(self, images):
+        super().__init__()
+        self.images = images
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        if function is torch.Tensor.__setitem__ and args[0].dtype == torch.bool and args[2] is False:
+            args[0].copy_((torch.arange(args[0].shape[1]) < self.images).repeat(args[0].shape[0], 1))
+        return result
+
+
+def llava_step(job, model):
+    """get_batch(), forward_step() and loss_func() of pretrain_vlm.py; the first token of each sequence is its image."""
+    b, s = job["micro_batch_size"], job["seq_length"] + 1
+    tokens, positions, labels = parts((b, s), (b, s), (b, s))
+    tokens[:, 0] = -200
+    sizes = 3 * job["img_h"] * job["img_w"], s
+    image, weights = torch.ones(b * sum(sizes), device="cuda").split([b * size for size in sizes])
+    with ImagePositions(llava_tokens(job) - job["seq_length"]):
+        output, weights = model(image.view(b, 3, job["img_h"], job["img_w"]), tokens, positions, None, labels, weights.view(b, s))
+
+    def loss(losses):
+        total = torch.sum(losses.view(-1).float() * weights.view(-1).float())
+        return total / weights.numel(), {"loss": total.detach()}
+
+    return output, loss
+
+
 def batches(job):
     if "model_type" in job:
         while True:
@@ -266,7 +336,7 @@ def batches(job):
 def forward_step(iterator, model):
     batch = next(iterator)
     if "model_type" in batch:
-        return (t5_step if batch["model_type"] == "t5" else bert_step)(batch, model)
+        return {"t5": t5_step, "bert": bert_step, "llava": llava_step}[batch["model_type"]](batch, model)
     output = model(batch["tokens"], batch["positions"], batch["mask"], labels=batch["labels"])
 
     def loss(losses):
@@ -335,6 +405,7 @@ def megatron(job, write):
                                                        params_dtype=config.params_dtype, clip_grad=job.get("clip_grad", 1.0),
                                                        optimizer=job["optimizer"], sgd_momentum=job.get("momentum", 0.9)), models)
     run = get_forward_backward_func()
+    tokens = llava_tokens(job) if job.get("model_type") == "llava" else job.get("decoder_seq_length", job["seq_length"])
     chunked, peaks = len(models) > 1, [torch.cuda.max_memory_allocated()]
     for _ in range(STEPS):
         torch.cuda.reset_peak_memory_stats()
@@ -343,7 +414,7 @@ def megatron(job, write):
         optimizer.zero_grad()
         run(forward_step_func=forward_step, data_iterator=[batches(job) for _ in models] if chunked else batches(job),
             model=models if chunked else models[0], num_microbatches=job["num_microbatches"], seq_length=job["seq_length"],
-            micro_batch_size=job["micro_batch_size"], decoder_seq_length=job.get("decoder_seq_length", job["seq_length"]), forward_only=False)
+            micro_batch_size=job["micro_batch_size"], decoder_seq_length=tokens, forward_only=False)
         optimizer.step()
         peaks.append(torch.cuda.max_memory_allocated())
     optimizer.zero_grad()  # as before every step: the state that the next forward pass begins with
