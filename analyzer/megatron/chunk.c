@@ -73,7 +73,7 @@ tensor chunk_forward(struct machine *m, struct model_chunk *c, struct microbatch
 	if (c->encoder.count)
 		b->encoder.output = t5_encode(m, c, b);
 	x = c->first ? embedding_unit(m, c, b) : tensor_ref(b->input.value);
-	if (c->last && c->rank->s->vision.patch)
+	if (c->last && c->rank->s->vision.patch && !c->rank->s->vision.by_transformers)
 		llava_label(m, c, b);
 	x = run_layers(m, c, b, x);
 	m->current_term = TERM_FINAL_NORM;

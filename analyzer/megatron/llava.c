@@ -1,8 +1,10 @@
-/* megatron/core/models/multimodal/llava_model.py, megatron/core/models/vision, pretrain_vlm.py */
+/* megatron/core/models/multimodal/llava_model.py, megatron/core/models/vision, pretrain_vlm.py;
+ * megatron/core/models/mimo, examples/mimo with the provider llava_vlm */
 #include "megatron/llava.h"
 
 #include <stdlib.h>
 
+#include "megatron/compiled.h"
 #include "megatron/declare.h"
 #include "megatron/embedding_loss.h"
 #include "megatron/layers.h"
@@ -61,7 +63,88 @@ void llava_number_positions(struct machine *m, struct model_chunk *c)
 void llava_release(struct model_chunk *c)
 {
 	free(c->vision.layers);
+	free(c->vision.clip);
 	free(c->vision.projector);
+}
+
+/* ---- examples/mimo: parameters ---- */
+
+/* openai/clip-vit-large-patch14-336 */
+enum { CLIP_WIDTH = 1024, CLIP_FFN = 4096, CLIP_PATCH = 14, CLIP_HEADS = 16 };
+
+struct clip_linear {
+	struct param *weight, *bias;
+};
+
+struct clip_layer {
+	struct clip_linear q, k, v, out, norm, up, down, other_norm;
+};
+
+/* All weights are in fp32 first, as transformers and TransformerConfig make them. */
+static struct clip_linear declare_pair(struct model_chunk *c, int64_t out, int64_t in)
+{
+	struct param *weight = declare_param(c, TERM_VISION_WEIGHTS, out, in, ON_HOST);
+
+	return (struct clip_linear){ weight,
+				     declare_param(c, TERM_VISION_WEIGHTS, 1, out, ON_HOST) };
+}
+
+static struct clip_linear declare_clip_norm(struct model_chunk *c)
+{
+	struct param *weight = declare_param(c, TERM_VISION_WEIGHTS, 1, CLIP_WIDTH, ON_HOST);
+
+	return (struct clip_linear){ weight, declare_param(c, TERM_VISION_WEIGHTS, 1, CLIP_WIDTH,
+							   ON_HOST) };
+}
+
+static void declare_clip_layer(struct model_chunk *c, struct clip_layer *l)
+{
+	l->k = declare_pair(c, CLIP_WIDTH, CLIP_WIDTH);
+	l->v = declare_pair(c, CLIP_WIDTH, CLIP_WIDTH);
+	l->q = declare_pair(c, CLIP_WIDTH, CLIP_WIDTH);
+	l->out = declare_pair(c, CLIP_WIDTH, CLIP_WIDTH);
+	l->norm = declare_clip_norm(c);
+	l->up = declare_pair(c, CLIP_FFN, CLIP_WIDTH);
+	l->down = declare_pair(c, CLIP_WIDTH, CLIP_FFN);
+	l->other_norm = declare_clip_norm(c);
+}
+
+static void declare_projector(struct model_chunk *c, struct megatron_layer *l)
+{
+	const int64_t h = c->rank->s->hidden;
+	struct clip_linear up, down;
+
+	l->chunk = c;
+	up = declare_pair(c, CLIP_FFN, CLIP_WIDTH);
+	down = declare_pair(c, h, CLIP_FFN);
+	l->up = up.weight;
+	l->up_bias = up.bias;
+	l->down = down.weight;
+	l->down_bias = down.bias;
+	for (size_t i = c->module.count - 4; i < c->module.count; i++)
+		c->module.params[i]->term = TERM_PROJECTOR_WEIGHTS;
+}
+
+void mimo_declare_images(struct model_chunk *c)
+{
+	const struct hparams *s = c->rank->s;
+	const int64_t pixels = 3 * CLIP_PATCH * CLIP_PATCH;
+	struct vision_encoder *v = &c->vision;
+	struct clip_linear norm;
+
+	v->class_token = declare_param(c, TERM_VISION_WEIGHTS, 1, CLIP_WIDTH, ON_HOST);
+	v->patches = declare_param(c, TERM_VISION_WEIGHTS, CLIP_WIDTH, pixels, ON_HOST);
+	v->positions =
+		declare_param(c, TERM_VISION_WEIGHTS, s->vision.patches + 1, CLIP_WIDTH, ON_HOST);
+	norm = declare_clip_norm(c);
+	v->norm = (struct norm_weights){ norm.weight, norm.bias };
+	v->clip = xcalloc((size_t)s->vision.layers, sizeof(*v->clip));
+	for (int64_t i = 0; i < s->vision.layers; i++)
+		declare_clip_layer(c, &v->clip[i]);
+	declare_clip_norm(c); /* of the pooled output */
+	set_part(c, 0, TERM_VISION_WEIGHTS, 1);
+	v->projector = xcalloc(1, sizeof(*v->projector));
+	declare_projector(c, v->projector);
 }
 
 /* ---- a micro-batch ---- */
@@ -71,7 +154,8 @@ void llava_release(struct model_chunk *c)
 void llava_batch(struct machine *m, struct model_chunk *c, struct microbatch *b)
 {
 	const struct hparams *s = c->rank->s;
-	int64_t text = s->batch * s->vision.text, pixels = 3 * s->batch * s->vision.pixels;
+	int64_t text = s->batch * (s->vision.by_transformers ? s->tokens : s->vision.text);
+	int64_t pixels = 3 * s->batch * s->vision.pixels;
 	tensor whole = tensor_new_as(m, TERM_INPUTS, 3 * text, I64), other;
 
 	b->tokens = tensor_part(whole, text);
@@ -160,6 +244,153 @@ static tensor project(struct machine *m, struct model_chunk *c, tensor images)
 	return out;
 }
 
+/* ---- examples/mimo: images ---- */
+
+/* CLIPEncoderLayer without gradients */
+static tensor clip_layer(struct machine *m, const struct hparams *s, struct clip_layer *l, tensor x)
+{
+	const struct flash_shape shape = { s->batch, CLIP_HEADS, s->vision.patches + 1,
+					   CLIP_WIDTH / CLIP_HEADS, 0 };
+	tensor h = layer_norm(m, x, l->norm.weight, l->norm.bias, CLIP_WIDTH), part[3], out;
+
+	part[0] = linear(m, h, l->q.weight, l->q.bias);
+	part[1] = linear(m, h, l->k.weight, l->k.bias);
+	part[2] = linear(m, h, l->v.weight, l->v.bias);
+	tensor_assign(m, &h, flash_attention(m, part[0], part[1], part[2], &shape));
+	for (int i = 0; i < 3; i++)
+		tensor_unref(m, &part[i]);
+	tensor_assign(m, &h, linear(m, h, l->out.weight, l->out.bias));
+	out = add(m, x, h);
+	tensor_assign(m, &h,
+		      layer_norm(m, out, l->other_norm.weight, l->other_norm.bias, CLIP_WIDTH));
+	tensor_assign(m, &h, linear(m, h, l->up.weight, l->up.bias));
+	part[0] = scale(m, h); /* quick_gelu: x * sigmoid(1.702 * x) */
+	tensor_assign(m, &part[0], sigmoid(m, part[0]));
+	tensor_assign(m, &h, mul(m, h, part[0]));
+	tensor_unref(m, &part[0]);
+	tensor_assign(m, &h, linear(m, h, l->down.weight, l->down.bias));
+	tensor_assign(m, &out, add(m, out, h));
+	tensor_unref(m, &h);
+	return out;
+}
+
+/* HFCLIPEncoderWrapper: all hidden states; of the last but one a copy without the class's token */
+static tensor mimo_encode(struct machine *m, struct model_chunk *c, tensor images)
+{
+	const struct hparams *s = c->rank->s;
+	const struct vision_encoder *v = &c->vision;
+	tensor *states = xcalloc((size_t)s->vision.layers + 1, sizeof(*states)), positions, first;
+	int64_t tokens = s->batch * s->vision.patches;
+	int without = m->no_grad;
+	tensor out;
+
+	m->no_grad = 1;
+	m->part = TERM_VISION;
+	states[0] = conv2d(m, images, v->patches, NULL, tokens * CLIP_WIDTH);
+	first = slice(m, v->class_token->value, s->batch * CLIP_WIDTH);
+	tensor_assign(m, &states[0], cat(m, first, states[0]));
+	tensor_unref(m, &first);
+	positions = embedding(m, v->numbers, v->positions, CLIP_WIDTH);
+	tensor_assign(m, &states[0], add(m, states[0], positions));
+	tensor_unref(m, &positions);
+	tensor_assign(m, &states[0],
+		      layer_norm(m, states[0], v->norm.weight, v->norm.bias, CLIP_WIDTH));
+	for (int64_t i = 0; i < s->vision.layers; i++)
+		states[i + 1] = clip_layer(m, s, &v->clip[i], states[i]);
+	out = tensor_new(m, tokens * CLIP_WIDTH, images.type);
+	for (int64_t i = 0; i <= s->vision.layers; i++)
+		tensor_unref(m, &states[i]);
+	free(states);
+	m->no_grad = without;
+	m->part = TERMS;
+	return out;
+}
+
+/* MultimodalProjector with a configuration of its own: biases, GELU */
+static tensor mimo_project(struct machine *m, struct model_chunk *c, tensor images)
+{
+	struct megatron_layer *l = c->vision.projector;
+	tensor x, out;
+
+	m->part = TERM_PROJECTOR;
+	x = parallel_linear(m, c->rank, images, l->up, NULL, 0);
+	if (c->rank->s->training_loop) {
+		tensor_assign(m, &x, compiled_activation(m, x, l->up_bias, 0));
+	} else {
+		tensor_assign(m, &x, add(m, x, l->up_bias->value));
+		tensor_assign(m, &x, gelu(m, x));
+	}
+	out = parallel_linear(m, c->rank, x, l->down, NULL, 0);
+	tensor_unref(m, &x);
+	tensor_assign(m, &out, add(m, out, l->down_bias->value));
+	m->part = TERMS;
+	return out;
+}
+
+/* into.masked_scatter_(mask, x) */
+static void scatter_backward(struct machine *m, struct grad_node *n)
+{
+	if (n->edge[0])
+		n->out[0] = tensor_new(m, n->in[0].n, n->in[0].type);
+	if (n->edge[1])
+		n->out[1] = tensor_new(m, n->sizes[0], n->in[0].type);
+}
+
+static void scatter(struct machine *m, tensor *into, tensor x, int64_t places)
+{
+	tensor in[2] = { *into, x }, mask = tensor_new(m, places, BOOL), whole, sums;
+	struct grad_node *n = grad_node_new(m, scatter_backward, in, 2);
+
+	if (n)
+		n->sizes[0] = x.n;
+	save_for_backward(m, n, mask);
+	whole = tensor_new(m, into->n, BOOL);
+	sums = tensor_new(m, into->n, I64);
+	tensor_unref(m, &sums);
+	tensor_unref(m, &whole);
+	tensor_unref(m, &mask);
+	into->grad_fn = n;
+	into->output_nr = 0;
+}
+
+/* align_embeddings_by_token_positions(), and this rank's part of the sequences (PartitionAdapter).
+ */
+static tensor mimo_merge(struct machine *m, struct model_chunk *c, tensor images, tensor text)
+{
+	const struct hparams *s = c->rank->s;
+	int64_t places = s->batch * s->tokens;
+	tensor out = tensor_new(m, places * s->hidden, s->weights);
+
+	scatter(m, &out, images, places);
+	scatter(m, &out, text, places);
+	tensor_assign(m, &out, contiguous(m, out));
+	if (s->cp > 1) {
+		tensor_assign(m, &out, contiguous(m, out));
+		tensor_assign(m, &out, repeat(m, out, out.n / s->cp));
+		tensor_assign(m, &out, contiguous(m, out));
+	}
+	return out;
+}
+
+static tensor mimo_embed(struct machine *m, struct model_chunk *c, struct microbatch *b)
+{
+	const struct hparams *s = c->rank->s;
+	struct microbatch text = { .positions = b->positions };
+	tensor images;
+
+	m->current_term = TERM_VISION;
+	b->image.converted = to(m, b->image.pixels, s->weights);
+	images = mimo_encode(m, c, b->image.converted);
+	tensor_unref(m, &b->image.converted);
+	b->image.projected = mimo_project(m, c, images);
+	tensor_unref(m, &images);
+	b->image.tokens = text.tokens =
+		tensor_new_as(m, TERM_INPUTS, s->batch * s->vision.text, I64);
+	b->image.text = embedding(m, text.tokens, c->tokens, s->hidden);
+	m->current_term = TERM_EMBEDDED;
+	return mimo_merge(m, c, b->image.projected, b->image.text);
+}
+
 /* ---- images among the tokens: _preprocess_data() ---- */
 
 /* into[indices] = x. The gradient of `into` is a copy with zeros in those places; that of x are
@@ -235,6 +466,8 @@ tensor llava_embed(struct machine *m, struct model_chunk *c, struct microbatch *
 	struct microbatch text = { .positions = b->positions };
 	tensor images;
 
+	if (s->vision.by_transformers)
+		return mimo_embed(m, c, b);
 	m->current_term = TERM_INPUTS;
 	b->image.converted = to(m, b->image.pixels, s->weights);
 	images = encode(m, c, b->image.converted);
@@ -260,27 +493,4 @@ void llava_label(struct machine *m, struct model_chunk *c, struct microbatch *b)
 {
 	tensor_assign(m, &b->labels, tensor_new_as(m, TERM_INPUTS, c->rank->rows, I64));
 	tensor_assign(m, &b->weights, tensor_new_as(m, TERM_INPUTS, c->rank->rows, F32));
-}
-
-void check_llava(const struct hparams *s, struct inputs *in)
-{
-	if (!s->vision.patch)
-		return;
-	estimate_note(in->out, "cuDNN's workspace of the convolution over patches is not counted");
-	if (s->cp > 1 || s->sequence_parallel)
-		input_reject(in,
-			     s->cp > 1 ? CONFIG_context_parallel_size : CONFIG_sequence_parallel,
-			     "none with images among the tokens: not modelled yet");
-	if (s->vpp > 1)
-		input_reject(in, CONFIG_virtual_pipeline_model_parallel_size,
-			     "1 with images among the tokens: not modelled yet");
-	if (s->recompute == RECOMPUTE_FULL && !s->recompute_block && s->recompute_layers > 1)
-		input_reject(in, CONFIG_recompute_num_layers,
-			     "1 with images among the tokens: not modelled yet");
-	if (s->experts || s->mtp || s->latent.kv_rank || s->graphs.on || s->fp8 || s->offload ||
-	    s->optimizer == MUON || s->wrapper != MEGATRON_OWN)
-		input_reject(in, CONFIG_model_type,
-			     "gpt with experts, multi-token prediction, latent attention, CUDA "
-			     "graphs, fp8, offloaded modules, Muon or FSDP: LLaVA is not modelled "
-			     "with them");
 }

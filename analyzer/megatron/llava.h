@@ -7,6 +7,8 @@
 
 /* The parameters of the first stage's encoder and projector. */
 void llava_declare_images(struct model_chunk *c);
+/* The same of examples/mimo, whose encoder is transformers' CLIP. */
+void mimo_declare_images(struct model_chunk *c);
 /* CLIPViTModel.position_ids; nothing for another model. */
 void llava_number_positions(struct machine *m, struct model_chunk *c);
 void llava_release(struct model_chunk *c);
@@ -18,7 +20,5 @@ tensor llava_embed(struct machine *m, struct model_chunk *c, struct microbatch *
 void llava_batch_release(struct machine *m, struct microbatch *b);
 /* The labels and the loss mask of all tokens take the place of those of the text. */
 void llava_label(struct machine *m, struct model_chunk *c, struct microbatch *b);
-/* Rejects what LLaVA is not modelled with. */
-void check_llava(const struct hparams *s, struct inputs *in);
 
 #endif

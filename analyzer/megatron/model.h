@@ -88,7 +88,8 @@ struct model_chunk {
 		struct param *class_token, *patches, *positions;
 		struct norm_weights norm; /* before the layers */
 		struct megatron_layer *layers, *projector;
-		tensor numbers; /* position_ids */
+		struct clip_layer *clip; /* transformers' layers */
+		tensor numbers;          /* position_ids */
 	} vision;
 	struct bert_head {
 		struct param *dense, *dense_bias;

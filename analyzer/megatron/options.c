@@ -141,3 +141,35 @@ void check_recompute(const struct hparams *s, struct inputs *in)
 	check_modules(s, in);
 	check_offload(s, in);
 }
+
+/* ---- images ---- */
+
+void check_llava(const struct hparams *s, struct inputs *in)
+{
+	if (!s->vision.patch)
+		return;
+	estimate_note(in->out, "cuDNN's workspace of the convolution over patches is not counted");
+	if (s->vision.by_transformers)
+		estimate_note(in->out, "each sequence has one image");
+	if (s->vision.by_transformers && (s->tp > 1 || s->pp > 1))
+		input_reject(in,
+			     s->tp > 1 ? CONFIG_tensor_model_parallel_size
+				       : CONFIG_pipeline_model_parallel_size,
+			     "1: the provider llava_vlm of examples/mimo takes no other");
+	if ((s->cp > 1 && !s->vision.by_transformers) || s->sequence_parallel)
+		input_reject(in,
+			     s->cp > 1 ? CONFIG_context_parallel_size : CONFIG_sequence_parallel,
+			     "none with images among the tokens: not modelled yet");
+	if (s->vpp > 1)
+		input_reject(in, CONFIG_virtual_pipeline_model_parallel_size,
+			     "1 with images among the tokens: not modelled yet");
+	if (s->recompute == RECOMPUTE_FULL && !s->recompute_block && s->recompute_layers > 1)
+		input_reject(in, CONFIG_recompute_num_layers,
+			     "1 with images among the tokens: not modelled yet");
+	if (s->experts || s->mtp || s->latent.kv_rank || s->graphs.on || s->fp8 || s->offload ||
+	    s->optimizer == MUON || s->wrapper != MEGATRON_OWN)
+		input_reject(in, CONFIG_model_type,
+			     "gpt with experts, multi-token prediction, latent attention, CUDA "
+			     "graphs, fp8, offloaded modules, Muon or FSDP: LLaVA is not modelled "
+			     "with them");
+}

@@ -9,5 +9,7 @@ void check_megatron_options(struct inputs *in);
 
 /* Rejects recomputation that Megatron-core refuses or that is not modelled. */
 void check_recompute(const struct hparams *s, struct inputs *in);
+/* Rejects what LLaVA is not modelled with. */
+void check_llava(const struct hparams *s, struct inputs *in);
 
 #endif

@@ -62,10 +62,16 @@ static void declare_chunk(struct model_chunk *c)
 {
 	const struct hparams *s = c->rank->s;
 
+	size_t from = 0;
+
+	if (s->vision.by_transformers) {
+		mimo_declare_images(c);
+		from = c->module.count;
+	}
 	declare_language_model(c);
-	for (size_t i = 0; s->vision.language_frozen && i < c->module.count; i++)
+	for (size_t i = from; s->vision.language_frozen && i < c->module.count; i++)
 		c->module.params[i]->frozen = 1;
-	if (s->vision.patch && c->first)
+	if (s->vision.patch && !s->vision.by_transformers && c->first)
 		llava_declare_images(c);
 }
 

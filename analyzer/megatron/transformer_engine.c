@@ -115,7 +115,8 @@ static void linear_backward(struct machine *m, struct grad_node *n)
 	if (t > 1)
 		gathered =
 			tensor_new_as(m, TERM_COLLECTIVE, n->sizes[0] * t, n->sizes[5] ? U8 : type);
-	n->out[0] = product(m, r, n->sizes[0] * t, type);
+	if (n->edge[0] || t > 1)
+		n->out[0] = product(m, r, n->sizes[0] * t, type);
 	if (t > 1) {
 		whole = n->out[0];
 		n->out[0] = tensor_new_as(m, TERM_COLLECTIVE, n->sizes[0], type);

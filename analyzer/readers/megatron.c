@@ -278,6 +278,10 @@ static int take_unmodelled(struct reader *r, const char *key, const char *value)
 		mark(r, HYBRID);
 		return 1;
 	}
+	if (megatron_names_mimo(key, value)) {
+		mark(r, MIMO);
+		return 1;
+	}
 	if (!strncmp(key, "retro_", 6) && !is_off(value))
 		return reader_put_unmodelled(r, r->origin, "RETRO") ? -1 : 1;
 	while (i < ARRAY_SIZE(unmodelled) && strcmp(unmodelled[i].key, key))
@@ -291,15 +295,16 @@ static int take_unmodelled(struct reader *r, const char *key, const char *value)
 
 int megatron_read_script(struct reader *r, const char *script)
 {
-	static const char *const others[] = { "retro", "ict", "mimo", "vision" };
+	static const char *const others[] = { "retro", "ict", "vision" };
 
 	if (!strncmp(script, "pretrain_bert", 13) || !strncmp(script, "pretrain_t5", 11))
 		return config_set_default(r->c, CONFIG_model_type, script[9] == 'b' ? "bert" : "t5",
 					  script, r->e);
 	if (!strncmp(script, "pretrain_hybrid", 15) || !strncmp(script, "pretrain_mamba", 14))
 		return config_set_default(r->c, CONFIG_model_type, "hybrid", script, r->e);
-	if (!strncmp(script, "pretrain_vlm", 12))
-		return config_set_default(r->c, CONFIG_model_type, "llava", script, r->e);
+	if (!strncmp(script, "pretrain_vlm", 12) || !strncmp(script, "pretrain_mimo", 13))
+		return config_set_default(r->c, CONFIG_model_type,
+					  script[9] == 'v' ? "llava" : "mimo", script, r->e);
 	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
 		if (!strncmp(script, "pretrain_", 9) &&
 		    !strncmp(script + 9, others[i], strlen(others[i])))

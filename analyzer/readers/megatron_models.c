@@ -44,14 +44,70 @@ static int name_llava(struct reader *r)
 	return 0;
 }
 
+int megatron_names_mimo(const char *key, const char *value)
+{
+	return (!strcmp(key, "model_provider") || !strcmp(key, "dataset_provider")) &&
+	       !strcmp(value, "llava_vlm");
+}
+
+/* examples/mimo/model_providers/llava_vlm.py: Vicuna-7B behind CLIP ViT-L/14, whatever sizes the
+ * command line has; only the projector is trained. */
+static int name_mimo(struct reader *r)
+{
+	static const char origin[] = "examples/mimo: llava_vlm";
+	static const struct {
+		enum config_field field;
+		const char *value;
+	} all[] = { { CONFIG_model_type, "mimo" },
+		    { CONFIG_num_layers, "32" },
+		    { CONFIG_hidden_size, "4096" },
+		    { CONFIG_ffn_hidden_size, "11008" },
+		    { CONFIG_num_attention_heads, "32" },
+		    { CONFIG_num_query_groups, "32" },
+		    { CONFIG_kv_channels, "128" },
+		    { CONFIG_vocab_size, "32256" },
+		    { CONFIG_padded_vocab_size, "32256" },
+		    { CONFIG_max_position_embeddings, "4096" },
+		    { CONFIG_position_embedding_type, "rope" },
+		    { CONFIG_normalization, "RMSNorm" },
+		    { CONFIG_swiglu, "true" },
+		    { CONFIG_add_bias_linear, "false" },
+		    { CONFIG_untie_embeddings_and_output_weights, "true" },
+		    { CONFIG_attention_dropout, "0" },
+		    { CONFIG_hidden_dropout, "0" },
+		    { CONFIG_transformer_impl, "transformer_engine" },
+		    { CONFIG_gradient_accumulation_fusion, "false" },
+		    { CONFIG_freeze_LM, "true" },
+		    { CONFIG_freeze_ViT, "true" } };
+	static const enum config_field unused[] = { CONFIG_num_experts, CONFIG_mtp_num_layers,
+						    CONFIG_fp8_format, CONFIG_recompute_granularity,
+						    CONFIG_multi_latent_attention };
+	struct config *c = r->c;
+
+	for (size_t i = 0; i < ARRAY_SIZE(unused); i++)
+		config_unset(c, unused[i]);
+	for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
+		config_unset(c, all[i].field);
+		if (config_set_default(c, all[i].field, all[i].value, origin, r->e))
+			return -1;
+	}
+	if (config_set_default(c, CONFIG_total_seq_length, "512", origin, r->e))
+		return -1;
+	return config_set_int(c, CONFIG_seq_length, c->total_seq_length,
+			      c->origin[CONFIG_total_seq_length], r->e);
+}
+
 /* BERT and T5 have the same vocabularies; only T5's decoder has a sequence of its own. */
 static int name_model(struct reader *r, unsigned seen)
 {
 	int t5 = config_has(r->c, CONFIG_decoder_seq_length);
 
+	if (seen & MIMO)
+		return name_mimo(r);
+	if (config_has(r->c, CONFIG_model_type) && !strcmp(r->c->model_type, "mimo"))
+		return reader_put_unmodelled(r, "pretrain_mimo.py", "another model than llava_vlm");
 	if (is_llava(r->c))
 		return name_llava(r);
-
 	if (!t5 && !(seen & WORD_PIECES) && !config_has(r->c, CONFIG_bert_binary_head))
 		return 0;
 	if (seen & WORD_PIECES && set_word_pieces(r, seen))

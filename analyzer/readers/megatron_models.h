@@ -15,11 +15,15 @@ enum megatron_signs {
 	WORD_PIECES = 64,
 	CASED = 128,
 	HYBRID = 256,
-	CHECKPOINT_SIZES = 512
+	CHECKPOINT_SIZES = 512,
+	MIMO = 1024
 };
 
 /* Does the argument say that the model is hybrid? */
 int megatron_names_hybrid(const char *key, const char *value);
+
+/* Does the argument name the model or the data of examples/mimo that has images and text? */
+int megatron_names_mimo(const char *key, const char *value);
 
 /* Sets model_type, the vocabulary and the number of layers that follow from the signs. */
 int megatron_name_model(struct reader *r, unsigned signs);

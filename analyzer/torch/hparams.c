@@ -112,6 +112,8 @@ static void read_model_type(struct hparams *s, struct inputs *in)
 		return;
 	if (!strcmp(type, "llava"))
 		hparams_read_llava(s, in);
+	if (!strcmp(type, "mimo"))
+		hparams_read_mimo(s, in);
 	s->is_bert = config_is_encoder(type);
 	s->binary_head = s->is_bert && input_flag(in, CONFIG_bert_binary_head, 1);
 	s->hybrid = !strcmp(type, "hybrid");

@@ -79,9 +79,10 @@ struct hparams {
 	struct {
 		int64_t layers, patch, pixels, patches, text;
 		int drops_class, frozen, language_frozen;
-	} vision;            /* patch 0: the model reads no images */
-	int hybrid;          /* Megatron-core's hybrid model */
-	const char *pattern; /* hybrid_layer_pattern; NULL: none */
+		int by_transformers; /* the encoder is transformers' CLIP: examples/mimo */
+	} vision;                    /* patch 0: the model reads no images */
+	int hybrid;                  /* Megatron-core's hybrid model */
+	const char *pattern;         /* hybrid_layer_pattern; NULL: none */
 	struct {
 		int64_t heads, head, state, groups;
 	} mamba;

@@ -42,6 +42,21 @@ void hparams_read_llava(struct hparams *s, struct inputs *in)
 	s->untied = 1;
 }
 
+/* examples/mimo: each sequence has one image of openai/clip-vit-large-patch14-336, without the
+ * class's token, and is padded to total_seq_length. */
+void hparams_read_mimo(struct hparams *s, struct inputs *in)
+{
+	s->vision.by_transformers = s->vision.drops_class = 1;
+	s->vision.frozen = s->vision.language_frozen = 1;
+	s->vision.patch = 14;
+	s->vision.layers = 24;
+	s->vision.pixels = 336 * 336;
+	s->vision.patches = 24 * 24;
+	s->vision.text = s->tokens - s->vision.patches;
+	if (s->vision.text <= 0)
+		input_reject(in, CONFIG_total_seq_length, "more than the 576 tokens of an image");
+}
+
 /* The numbers are those of Megatron-core's TransformerConfig; a Mamba layer is twice as wide. */
 void hparams_read_hybrid(struct hparams *s, struct inputs *in)
 {

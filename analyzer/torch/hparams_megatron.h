@@ -7,6 +7,7 @@
 
 void hparams_read_latent(struct hparams *s, struct inputs *in);
 void hparams_read_llava(struct hparams *s, struct inputs *in);
+void hparams_read_mimo(struct hparams *s, struct inputs *in);
 void hparams_read_hybrid(struct hparams *s, struct inputs *in);
 void hparams_read_delta_net(struct hparams *s, struct inputs *in);
 

@@ -35,6 +35,8 @@ BERT = {"model_type": "bert", "untie_embeddings_and_output_weights": False, "seq
 T5 = {**BERT, "model_type": "t5", "encoder_num_layers": 3, "decoder_seq_length": 128}
 LLAVA = {"model_type": "llava", "img_h": 224, "img_w": 224, "patch_dim": 14, "encoder_num_layers": 3, "seq_length": 512, "max_position_embeddings": 512,
          "micro_batch_size": 2}
+MIMO = {"model_type": "mimo", "seq_length": 640, "max_position_embeddings": 640, "micro_batch_size": 2, "position_embedding_type": "rope",
+        "normalization": "RMSNorm", "swiglu": True, "add_bias_linear": False, "ffn_hidden_size": 2816}
 FEED = {"framework": "torch", "arch": "gpt", "num_layers": 6, "hidden_size": 1024, "ffn_hidden_size": 4096, "seq_length": 1, "swiglu": False,
         "micro_batch_size": 64, "precision": "fp32", **COMMON, "optimizer_implementation": "loop"}
 ZERO = {**FEED, "framework": "deepspeed", "precision": "bf16-mixed", "optimizer_implementation": "foreach", "data_parallel_size": 2,
@@ -204,7 +206,7 @@ def accuracy_jobs():
         megatron("llava", **LLAVA), megatron("llava-tp-dropout", 2, **LLAVA, tensor_model_parallel_size=2, hidden_dropout=0.1, attention_dropout=0.1),
         megatron("llava-frozen", **LLAVA, freeze_LM=True), megatron("llava-frozen-images", **LLAVA, freeze_ViT=True, disable_vision_class_token=True),
         megatron("llava-recompute", **LLAVA, **FULL), megatron("llava-pp", 2, **LLAVA, pipeline_model_parallel_size=2),
-        megatron("bf16-gradients", accumulate_allreduce_grads_in_fp32=False),
+        megatron("mimo", **MIMO), megatron("bf16-gradients", accumulate_allreduce_grads_in_fp32=False),
         megatron("plain-optimizer", use_distributed_optimizer=False),
         megatron("fp16", 2, data_parallel_size=2, precision="fp16-mixed"), megatron("fp32", 2, data_parallel_size=2, precision="fp32"),
         megatron("sgd", 2, data_parallel_size=2, optimizer="sgd", momentum=0.9, use_distributed_optimizer=False),

@@ -189,6 +189,49 @@ def llava_of(job, config):
     return model
 
 
+def mimo_of(job, config):
+    """model_provider_llava_vlm() of examples/mimo, of local layers: transformers' CLIP, which is not trained, a projector, and a language model, which is
+    not trained."""
+    import copy
+
+    from megatron.core.enums import ModelType
+    from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
+    from megatron.core.models.gpt.gpt_model import GPTModel
+    from megatron.core.models.mimo import MimoModel, MimoModelConfig
+    from megatron.core.models.mimo.submodules.vision import VisionModalitySubmodules
+    from megatron.core.models.vision.multimodal_projector import MultimodalProjector
+    from megatron.core.tensor_parallel.layers import ColumnParallelLinear, RowParallelLinear
+    from megatron.core.transformer.mlp import MLPSubmodules
+    from megatron.core.transformer.spec_utils import ModuleSpec
+    from transformers import CLIPVisionConfig, CLIPVisionModel
+
+    class Encoder(torch.nn.Module):
+        """HFCLIPEncoderWrapper, of random weights"""
+
+        def __init__(self):
+            super().__init__()
+            self.encoder = CLIPVisionModel(CLIPVisionConfig(hidden_size=1024, intermediate_size=4096, num_hidden_layers=24, num_attention_heads=16,
+                                                            image_size=336, patch_size=14))
+
+        def forward(self, pixel_values):
+            with torch.no_grad():
+                return self.encoder(pixel_values, output_hidden_states=True)[-1][-2][:, 1:, :]
+
+    projector = copy.deepcopy(config)
+    projector.ffn_hidden_size, projector.add_bias_linear, projector.gated_linear_unit, projector.activation_func = 4096, True, False, torch.nn.functional.gelu
+    language = ModuleSpec(GPTModel, params=dict(
+        config=config, transformer_layer_spec=get_gpt_layer_local_spec(normalization=job["normalization"]), vocab_size=job["vocab_size"],
+        max_sequence_length=job["seq_length"], position_embedding_type=job["position_embedding_type"]))
+    projection = ModuleSpec(MultimodalProjector, params=dict(config=projector, submodules=MLPSubmodules(linear_fc1=ColumnParallelLinear, linear_fc2=RowParallelLinear),
+                                                             projector_type="mlp", input_size=1024))
+    images = ModuleSpec(VisionModalitySubmodules, submodules={"encoders": {"clip_encoder": ModuleSpec(Encoder)}, "input_projections": [projection]})
+    model = MimoModel(MimoModelConfig(language, {"images": images}, special_token_ids={"images": 3}))
+    model.model_type = ModelType.encoder_or_decoder
+    for part in model.modality_submodules["images"].encoders, model.language_model:
+        part.requires_grad_(False)
+    return model
+
+
 def llava_tokens(job):
     """Tokens of the decoder: those of the text and of its image."""
     patches = (job["img_h"] // job["patch_dim"]) * (job["img_w"] // job["patch_dim"])
@@ -233,9 +276,9 @@ def with_delta_nets(config, layers):
 def model_of(job, config):
     from megatron.core import parallel_state
     if "model_type" in job:
-        if job["model_type"] == "llava":
+        if job["model_type"] in ("llava", "mimo"):
             from megatron.core.transformer.module import Float16Module
-            return [Float16Module(config, llava_of(job, config).cuda())]  # as in Megatron-LM: it converts the images, too
+            return [Float16Module(config, (llava_of if job["model_type"] == "llava" else mimo_of)(job, config).cuda())]  # as in Megatron-LM: it converts the images, too
         return [other_model_of(job, config).cuda().to(config.params_dtype)]
     from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec, get_gpt_mtp_block_spec
     from megatron.core.models.gpt.gpt_model import GPTModel
@@ -323,6 +366,22 @@ def llava_step(job, model):
     return output, loss
 
 
+def mimo_step(job, model):
+    """get_batch() and loss_func() of pretrain_mimo.py: an image of 576 tokens is in each sequence"""
+    b, s = job["micro_batch_size"], job["seq_length"]
+    tokens, labels, weights, positions = parts(*[(b, s)] * 4)
+    tokens[:, 1:577] = 3
+    image = torch.ones(b, 3, 336, 336, device="cuda")
+    output, weights = model(input_ids=tokens, position_ids=positions, labels=labels, loss_mask=weights,
+                            modality_inputs={"images": {"clip_encoder": {"pixel_values": image}}})
+
+    def loss(losses):
+        total = torch.sum(losses.float().view(-1) * weights.contiguous().view(-1).float())
+        return total, {"loss": total.detach()}
+
+    return output, loss
+
+
 def batches(job):
     if "model_type" in job:
         while True:
@@ -336,7 +395,7 @@ def batches(job):
 def forward_step(iterator, model):
     batch = next(iterator)
     if "model_type" in batch:
-        return {"t5": t5_step, "bert": bert_step, "llava": llava_step}[batch["model_type"]](batch, model)
+        return {"t5": t5_step, "bert": bert_step, "llava": llava_step, "mimo": mimo_step}[batch["model_type"]](batch, model)
     output = model(batch["tokens"], batch["positions"], batch["mask"], labels=batch["labels"])
 
     def loss(losses):
