@@ -16,11 +16,15 @@ static int set_word_pieces(struct reader *r, unsigned seen)
 	return config_set_int(c, CONFIG_vocab_size, pieces, "BERT's word pieces", r->e);
 }
 
+static int is_named(const struct config *c, const char *type)
+{
+	return config_has(c, CONFIG_model_type) && !strcmp(c->model_type, type);
+}
+
 /* pretrain_vlm.py: only LLaVA has images. Its language model never ties its embeddings. */
 static int is_llava(const struct config *c)
 {
-	return config_has(c, CONFIG_img_h) ||
-	       (config_has(c, CONFIG_model_type) && !strcmp(c->model_type, "llava"));
+	return config_has(c, CONFIG_img_h) || is_named(c, "llava");
 }
 
 static int name_llava(struct reader *r)
@@ -60,6 +64,7 @@ static int name_mimo(struct reader *r)
 		const char *value;
 	} all[] = { { CONFIG_model_type, "mimo" },
 		    { CONFIG_num_layers, "32" },
+		    { CONFIG_encoder_num_layers, "24" },
 		    { CONFIG_hidden_size, "4096" },
 		    { CONFIG_ffn_hidden_size, "11008" },
 		    { CONFIG_num_attention_heads, "32" },
@@ -104,7 +109,7 @@ static int name_model(struct reader *r, unsigned seen)
 
 	if (seen & MIMO)
 		return name_mimo(r);
-	if (config_has(r->c, CONFIG_model_type) && !strcmp(r->c->model_type, "mimo"))
+	if (is_named(r->c, "mimo"))
 		return reader_put_unmodelled(r, "pretrain_mimo.py", "another model than llava_vlm");
 	if (is_llava(r->c))
 		return name_llava(r);
@@ -125,7 +130,7 @@ static int set_layers(struct config *c, struct err *e)
 	    config_set_int(c, CONFIG_num_layers, c->encoder_num_layers,
 			   c->origin[CONFIG_encoder_num_layers], e))
 		return -1;
-	if (!config_has(c, CONFIG_decoder_seq_length) && !is_llava(c))
+	if (!config_has(c, CONFIG_decoder_seq_length) && !is_llava(c) && !is_named(c, "mimo"))
 		config_unset(c, CONFIG_encoder_num_layers);
 	else if (!encoder && config_has(c, CONFIG_num_layers))
 		return config_set_int(c, CONFIG_encoder_num_layers, c->num_layers,
