@@ -33,6 +33,9 @@ void hparams_read_llava(struct hparams *s, struct inputs *in)
 	s->vision.language_frozen = input_flag(in, CONFIG_freeze_LM, 0);
 	if (height % s->vision.patch || width % s->vision.patch)
 		input_reject(in, CONFIG_patch_dim, "a divisor of img_h and img_w");
+	if (3 * (wide)s->batch * height * width > (wide)1 << 48 ||
+	    3 * (wide)s->hidden * s->vision.patch * s->vision.patch > (wide)1 << 48)
+		input_reject(in, CONFIG_img_h, "images of at most 2^48 numbers in a batch");
 	s->vision.pixels = height * width;
 	s->vision.patches = (height / s->vision.patch) * (width / s->vision.patch);
 	s->vision.text =

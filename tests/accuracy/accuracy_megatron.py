@@ -147,6 +147,8 @@ Known reasons:
   measures the loss's kernels on a copy of the tensors that they change, the logits in fp32 (413 MB).
 - `hybrid_*` on A100, 28 MiB of the steady state: the measured values are those of H100, to 1 KiB, where Transformer Engine's workspace is 28 MiB larger. One `lts` row
   has a sixth of the steady state of the same command line on H100.
+- `mimo_*`, 1.8 GB of the peak: the measured peak does not grow when Adam's moments come, so it is reached before the end of the first step, likely when the
+  checkpoint of the language model is loaded, in fp32, which is not counted.
 - Half a MiB to 4 MiB of the steady state with pipeline parallelism: tails of up to 1 MiB that the allocator does not split off. An optimizer state
   takes the cached block that fits best, so every allocation of the first step has an effect. The estimate assumes that tensors sent between stages are
   free at once: PyTorch 2.15 records no stream for them, and with an older version 1F1B waits for the device after each exchange.
