@@ -44,8 +44,7 @@ EXPORT CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const
 	(void)module;
 	CUresult status = made(function);
 	if (!strncmp(name, REDUCTION, strlen(REDUCTION)))
-		kernel_register(*function,
-				strdup(name)); /* the names of the others are not computed */
+		kernel_register(*function, strdup(name)); /* kept, as the function may be */
 	return status;
 }
 EXPORT CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jit,
