@@ -43,6 +43,18 @@ static bytes second_states(const struct trained *n, int has_deep_copy)
 	return too_many > all / 2 ? sum : 0;
 }
 
+/* Did the job's own code make it after a call of the model, in the forward pass that goes on, or
+ * that is being differentiated? The backward pass may need it. */
+static int is_of_forward(const struct lifetime *l, const struct spans *spans,
+			 const struct span *now)
+{
+	const struct span *s = now ? spans_at(spans, l->alloc.time_ns) : NULL;
+
+	return s && s->phase == PHASE_FORWARD && s->step == now->step &&
+	       activity_is_forward(span_order_activity_before(spans, s)) &&
+	       (l->category == CATEGORY_INPUTS || l->category == CATEGORY_OTHER);
+}
+
 /* A tensor that the job's own code holds, or a module, outside of any forward pass. */
 static int is_held(const struct lifetime *l, const struct tables *t)
 {
@@ -161,7 +173,7 @@ static void find_second_model(struct duplicates *d, const struct lifetime *const
 	first = sizes_begin_again(sizes, n, MIN_REPEATED);
 	for (size_t i = first; first && i < n; i++)
 		d->copies = bytes_add(d->copies, sizes[i]);
-	d->copies_count = (uint32_t)(first ? n - first : 0);
+	d->copies_count += (uint32_t)(first ? n - first : 0);
 	free(sizes);
 }
 
@@ -337,7 +349,7 @@ struct duplicates duplicates_live(const struct lifetimes *l, const struct spans 
 	trained_count(&n, l, t, now && now->phase == PHASE_BACKWARD);
 	has_own_weights = calls_with_own_weights(spans, t, now);
 	for (size_t i = 0; i < l->count; i++)
-		if (is_held(&l->list[i], t) &&
+		if (is_held(&l->list[i], t) && !is_of_forward(&l->list[i], spans, now) &&
 		    !(has_own_weights && is_own_weight(&n, spans, t, &l->list[i].alloc)))
 			held[count++] = &l->list[i];
 	if (count)
