@@ -13,6 +13,41 @@ static unsigned depth_of(const struct tables *t, uint32_t stack)
 	return n;
 }
 
+/* The outermost forward() of a stack; NULL: none. */
+static const struct mt_frame *root_of(const struct tables *t, uint32_t stack)
+{
+	const struct stack *s = &t->stacks[stack];
+
+	for (uint32_t i = s->frame_count; i-- > 0;)
+		if (frame_is(t, s->frames[i], FRAME_FORWARD))
+			return tables_frame(t, s->frames[i]);
+	return NULL;
+}
+
+static int is_same_function(const struct mt_frame *a, const struct mt_frame *b)
+{
+	return a && b && a->file == b->file && a->function == b->function;
+}
+
+/* Does the model call the layer, that is, the outermost forward() that most linear layers have, or
+ * the job's own code alone? A small net in the loss is another model. */
+static int is_of_model(const struct metrics_pass *p, uint32_t stack)
+{
+	const struct tables *t = p->tables;
+	const struct mt_frame *root = root_of(t, stack);
+	uint32_t same = 0, others = 0;
+
+	if (depth_of(t, stack) < 2)
+		return 1;
+	for (uint32_t i = 1; i < t->stack_count; i++) {
+		if (!(p->tags[i] & TAGGED(LINEAR)))
+			continue;
+		same += is_same_function(root_of(t, i), root);
+		others += !is_same_function(root_of(t, i), root);
+	}
+	return same >= others;
+}
+
 struct head_depths metrics_head_depths(const struct metrics_pass *p)
 {
 	struct head_depths d = { .least = UINT_MAX };
@@ -31,7 +66,7 @@ int metrics_is_head(const struct metrics_pass *p, const struct head_depths *d, u
 {
 	return stack < p->tables->stack_count && p->tags[stack] & TAGGED(LINEAR) &&
 	       !(p->tags[stack] & TAGGED(ATTENTION)) && d->least < d->greatest &&
-	       depth_of(p->tables, stack) == d->least;
+	       depth_of(p->tables, stack) == d->least && is_of_model(p, stack);
 }
 
 /* Notes a block of a linear layer: of the head, or of another one. */

@@ -10,8 +10,8 @@ struct head_depths {
 };
 
 struct head_depths metrics_head_depths(const struct metrics_pass *p);
-/* Does the outermost forward(), or the job's own code, call this linear layer itself, while others
- * lie deeper? */
+/* Does the outermost forward() of the model, or the job's own code, call this linear layer itself,
+ * while others lie deeper? */
 int metrics_is_head(const struct metrics_pass *p, const struct head_depths *d, uint32_t stack);
 /* The size of the head's largest live block or failed request, if it is twice that of any other
  * linear layer; else 0. `f`: NULL if nothing failed. */

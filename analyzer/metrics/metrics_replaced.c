@@ -97,7 +97,7 @@ void metrics_find_widened(const struct metrics_pass *p, const struct device_pass
  * also much smaller ones, as the actions beside the states that a replay buffer holds. A model
  * whose input varies allocates growing blocks by chance. `more`: the request is one more of them.
  */
-static int is_growing(const struct stack_levels *l, int is_model, uint32_t more)
+static int is_growing(const struct stack_levels *l, int is_model, int is_inference, uint32_t more)
 {
 	uint32_t least = is_model ? 2 * RISES : RISES;
 	uint32_t at_once = (l->blocks + l->block_rises) / (l->block_rises + 1);
@@ -108,14 +108,17 @@ static int is_growing(const struct stack_levels *l, int is_model, uint32_t more)
 
 		return (l->live + twice - 1) / twice <= l->tallest;
 	}
-	return l->block_rises + more >= 2 * least && l->freed + 1 >= l->block_rises && !falls &&
-	       at_once && l->live / 2 / at_once <= l->tallest;
+	return l->block_rises + more >= (is_inference && !is_model ? RISES : 2 * least) &&
+	       l->freed + 1 >= l->block_rises && !falls && at_once &&
+	       l->live / 2 / at_once <= l->tallest;
 }
 
 /* A tensor to which a job adds with torch.cat: the block of its stack is larger than the one
  * before, which is freed then. */
-void metrics_find_growing(const struct metrics_pass *p, const struct device_pass *d)
+void metrics_find_growing(const struct metrics_pass *p, const struct device_pass *d,
+			  const struct snapshot *live)
 {
+	int is_inference = live->inference.is_inference;
 	struct metrics *m = d->m;
 
 	for (uint32_t i = 1; i < p->tables->stack_count; i++) {
@@ -123,7 +126,8 @@ void metrics_find_growing(const struct metrics_pass *p, const struct device_pass
 		bytes request = d->failure && d->failure->stack == i ? d->failure->requested : 0;
 		bytes last = larger_of(request, l->tallest);
 
-		if (!is_growing(l, (p->tags[i] & TAGGED(MODEL)) != 0, request > l->tallest) ||
+		if (!is_growing(l, (p->tags[i] & TAGGED(MODEL)) != 0, is_inference,
+				request > l->tallest) ||
 		    last < 2 * l->grown_first || bytes_add(l->live, request) <= m->growing ||
 		    p->tags[i] & (TAGGED(OPTIMIZER) | TAGGED(KV_CACHE)))
 			continue;

@@ -8,7 +8,8 @@
 void metrics_note_block(struct device_pass *d, struct stack_levels *l, const struct mt_record *r);
 void metrics_note_freed(struct device_pass *d, const struct mt_record *was);
 
-void metrics_find_growing(const struct metrics_pass *p, const struct device_pass *d);
+void metrics_find_growing(const struct metrics_pass *p, const struct device_pass *d,
+			  const struct snapshot *live);
 /* Parameters that replaced blocks of half their size. */
 void metrics_find_widened(const struct metrics_pass *p, const struct device_pass *d,
 			  const struct snapshot *live);

@@ -4,6 +4,7 @@
 #include "metrics/metrics_doubled.h"
 #include "metrics/metrics_head.h"
 #include "metrics/metrics_live.h"
+#include "metrics/metrics_replaced.h"
 #include "metrics/metrics_sizes.h"
 
 #define MIB (INT64_C(1) << 20)
@@ -40,20 +41,28 @@ static void copies_of_the_jobs_own_code_are_logits(void **state)
 	}
 }
 
-/* Frames 1 and 2 are forward() methods: a model of two layers, whose head its own forward() calls,
- * and a linear layer that the job's own code calls. */
+/* Frames 1, 2 and 3 are forward() methods: of a linear layer, of a model that calls it through
+ * another module, and of a net beside the model, whose linear layer is no head. */
 static void the_head_is_the_outermost_linear_layer(void **state)
 {
-	static const uint32_t frames[] = { 1, 2, 1 };
-	static unsigned char kinds[] = { 0, FRAME_FORWARD, FRAME_FORWARD };
+	static const uint32_t layer[] = { 1, 1, 2 }, head[] = { 1, 2 }, net[] = { 1, 3 };
+	static unsigned char kinds[] = { 0, FRAME_FORWARD, FRAME_FORWARD, FRAME_FORWARD };
+	static struct mt_frame frames[] = {
+		{ 0 }, { .function = 1 }, { .function = 2 }, { .function = 3 }
+	};
 	static struct stack stacks[STACKS] = {
-		[LAYER] = { .frame_count = 3, .frames = frames },
-		[OWN] = { .frame_count = 2, .frames = frames },
+		[LAYER] = { .frame_count = 3, .frames = layer },
+		[LOSS_STACK] = { .frame_count = 3, .frames = layer },
+		[OWN] = { .frame_count = 2, .frames = head },
 	};
-	struct tables tables = {
-		.stack_count = STACKS, .stacks = stacks, .frame_kinds = kinds, .frame_count = 3
+	struct tables tables = { .stack_count = STACKS,
+				 .stacks = stacks,
+				 .frames = frames,
+				 .frame_kinds = kinds,
+				 .frame_count = 4 };
+	uint64_t tags[STACKS] = {
+		[LOSS_STACK] = TAGGED(LINEAR), [LAYER] = TAGGED(LINEAR), [OWN] = TAGGED(LINEAR)
 	};
-	uint64_t tags[STACKS] = { [LAYER] = TAGGED(LINEAR), [OWN] = TAGGED(LINEAR) };
 	struct metrics_pass p = { .tables = &tables, .tags = tags };
 	struct failure f = { .stack = OWN, .requested = 180 * MIB };
 	struct block_group group = { .stack = LAYER, .largest = 90 * MIB };
@@ -62,6 +71,9 @@ static void the_head_is_the_outermost_linear_layer(void **state)
 	(void)state;
 	assert_int_equal(metrics_head_size(&p, &f, &live), 180 * MIB);
 	assert_int_equal(metrics_head_size(&p, NULL, &live), 0);
+	stacks[OWN].frames = net;
+	assert_int_equal(metrics_head_size(&p, &f, &live), 0);
+	stacks[OWN].frames = head;
 	group.largest = 91 * MIB;
 	assert_int_equal(metrics_head_size(&p, &f, &live), 0);
 }
@@ -250,6 +262,34 @@ static void a_call_that_has_freed_nothing_may_keep_a_graph(void **state)
 	assert_true(m.again_freed);
 }
 
+/* The job's own code has replaced a tensor of 4 MiB by one of 8 and one of 12 MiB. */
+static void a_tensor_between_calls_grows(void **state)
+{
+	struct tables tables = { .stack_count = STACKS };
+	uint64_t tags[STACKS] = { 0 };
+	struct metrics_pass p = { .tables = &tables, .tags = tags };
+	struct stack_levels levels[STACKS] = { [OWN] = { .blocks = 3,
+							 .block_rises = 2,
+							 .freed = 2,
+							 .live = 12 * MIB,
+							 .tallest = 12 * MIB,
+							 .grown_first = 4 * MIB } };
+	struct metrics m = { 0 };
+	struct device_pass d = { .m = &m, .stacks = levels };
+	struct snapshot live = { 0 };
+
+	(void)state;
+	metrics_find_growing(&p, &d, &live);
+	assert_int_equal(m.growing, 0);
+	live.inference.is_inference = 1;
+	levels[OWN].block_rises = 1;
+	metrics_find_growing(&p, &d, &live);
+	assert_int_equal(m.growing, 0);
+	levels[OWN].block_rises = 2;
+	metrics_find_growing(&p, &d, &live);
+	assert_int_equal(m.growing, 12 * MIB);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -258,6 +298,7 @@ int main(void)
 		cmocka_unit_test(an_activation_function_is_in_proportion),
 		cmocka_unit_test(what_is_as_large_as_a_layers_output_is_in_proportion),
 		cmocka_unit_test(copies_of_the_jobs_own_code_are_logits),
+		cmocka_unit_test(a_tensor_between_calls_grows),
 		cmocka_unit_test(a_line_whose_first_block_is_refused_is_not_new),
 		cmocka_unit_test(a_call_that_has_freed_nothing_may_keep_a_graph),
 	};
