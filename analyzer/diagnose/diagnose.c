@@ -259,7 +259,8 @@ static const char *confidence_of(const struct metrics *m, enum rule rule, bytes 
 	if (rule == RULE_REFERENCE_GRAPH &&
 	    (!m->again_kept || (!m->gradients && !m->optimizer_states)))
 		c++;
-	if (rule == RULE_EARLIER_STEP_KEPT && m->left_steps < 2)
+	/* One earlier step and this one: each step may replace what the one before has left. */
+	if (rule == RULE_EARLIER_STEP_KEPT && m->left_steps < 3)
 		c++;
 	/* What earlier steps have left may be a history, of which each step adds some. */
 	if (rule == RULE_GRADIENT_COPIES && SHARE(m->left, 5))
@@ -297,6 +298,11 @@ static enum tier tier_of(const struct metrics *m, enum rule rule, bytes weight)
 	/* What training has needlessly, evaluation lacks. */
 	if (rule == RULE_EVAL_BATCH_LARGE && (m->step < 2 || when_SECOND_MODEL(m)))
 		return TIER_PEAK;
+	/* Derivatives within one loss look like steps until an optimizer shows. */
+	if (WITHIN_ONE_LOSS &&
+	    ((rule == RULE_EARLIER_STEP_KEPT && KEEPS_IN_BACKWARD) ||
+	     (rule == RULE_LEAK_GRAPH_RETAINED && m->leak_autograd > m->leak_bytes / 4)))
+		return TIER_STATE;
 	/* Each step may leave what its variables refer to until the next one has made its own. */
 	if (rule == RULE_EARLIER_STEP_KEPT && m->left_steps < 2 && when_HUGE_TENSORS(m) &&
 	    m->huge_sum >= m->left)
@@ -321,6 +327,11 @@ static enum tier tier_of(const struct metrics *m, enum rule rule, bytes weight)
 	/* Before the first step, a name that speaks of evaluation may be right. */
 	if (rule == RULE_LOSSES_SUMMED && EVALUATES)
 		return TIER_PEAK;
+	/* Few tensors explain four times as much as a rule that is not often right. */
+	if (rules[rule].tier <= TIER_NEEDLESS && weight < m->huge_sum / 4 &&
+	    SHARE(m->huge_sum, 50) && when_HUGE_TENSORS(m) && measured_of(rule) &&
+	    measured_confidence(rule) != CONFIDENCE_HIGH)
+		return TIER_STATE;
 	if (rules[rule].tier != TIER_PIECES)
 		return rules[rule].tier;
 	if (m->died && rule == RULE_FRAG_EXTERNAL &&

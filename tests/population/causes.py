@@ -2,10 +2,10 @@
 CAUSES = {
     "graph kept": ("EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED", "GRAPH_KEPT", "GRAPH_UNUSED", "BACKWARD_KEPT", "EARLIER_CALL"),
     "failed pass kept": ("FORWARD_REPEATED", "GRAPH_KEPT", "EARLIER_CALL"),  # a second try inside `except`, which keeps the frames of the first
-    "list of tensors": ("EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED", "EVAL_ACCUMULATION", "INFERENCE_RESULTS"),  # the last one of a job without steps
+    "list of tensors": ("EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED", "EVAL_ACCUMULATION", "INFERENCE_RESULTS", "LAYERS_STORED"),  # the last one of a job without steps
     "what autograd saves kept": ("EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED", "GRAPH_KEPT"),  # a list of it keeps what the graph kept
     "evaluation with a graph": ("EVAL_GRAPH_KEPT", "GRAPH_KEPT"),
-    "results kept on the GPU": ("EVAL_ACCUMULATION", "EVAL_TENSORS", "LEAK_GRAPH_RETAINED", "INFERENCE_RESULTS"),
+    "results kept on the GPU": ("LAYERS_STORED", "EVAL_ACCUMULATION", "EVAL_TENSORS", "LEAK_GRAPH_RETAINED", "INFERENCE_RESULTS"),
     "losses summed": ("LOSSES_SUMMED",),
     "attention scores": ("ATTN_QUADRATIC",),
     "logits": ("LOGITS_SPIKE",),
@@ -61,7 +61,7 @@ CAUSES = {
     "iterations recorded": ("HUGE_TENSORS", "ACT_PEAK"),  # an inner loop whose result the loss takes as given: no_grad() around it
     "earlier runs kept": ("SECOND_MODEL", "SECOND_OPTIMIZER", "EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED"),  # models and optimizers of folds or trials before
     "copies in cycles": ("LEAK_REF_CYCLE", "EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED", "SECOND_MODEL", "CKPT_SAVE_SPIKE"),  # they wait for the collector
-    "activations on modules": ("HOOKS_STORE", "EVAL_TENSORS", "EVAL_ACCUMULATION", "EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED", "GRAPH_KEPT"),  # attributes of layers keep them
+    "activations on modules": ("HOOKS_STORE", "LAYERS_STORED", "EVAL_TENSORS", "EVAL_ACCUMULATION", "EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED", "GRAPH_KEPT"),  # attributes of layers keep them
     "gradient buckets": ("DDP_BUCKET_DUP",),
     "whole tables trained": ("MODULES_TO_SAVE",),
     "weights in full precision": ("STATIC_OVER_BUDGET", "DOUBLE_PRECISION"),  # 32 bits where 16 would do, in inference
@@ -75,8 +75,8 @@ CAUSES = {
     "room for a rollout": ("DATA_ON_GPU", "DATA_IN_SETUP", "HUGE_TENSORS"),  # it belongs on the host, as bytes
     "loop that is not cut": ("ACT_PEAK", "LOSSES_SUMMED", "GRAPH_KEPT", "EARLIER_CALL"),  # a backward pass for each chunk, from a state without a graph
     "index concatenated": ("GROWING_TENSOR", "EVAL_ACCUMULATION", "INFERENCE_RESULTS"),  # results of a job without steps, in one tensor
-    "hooks of every evaluation": ("EVAL_TENSORS", "EVAL_ACCUMULATION", "EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED", "GRAPH_KEPT"),  # what the hooks of a layer keep
-    "buffers of a reduction": ("DDP_BUCKET_DUP", "HUGE_TENSORS"),  # smaller buckets
+    "hooks of every evaluation": ("HOOKS_STORE", "LAYERS_STORED", "EVAL_TENSORS", "EVAL_ACCUMULATION", "EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED", "GRAPH_KEPT"),  # what the hooks of a layer keep
+    "buffers of a reduction": ("DDP_BUCKET_DUP", "ZERO_COMM_BUCKETS", "HUGE_TENSORS"),  # smaller buckets
     "clients on the GPU": ("SECOND_MODEL", "SECOND_OPTIMIZER"),  # a model and an optimizer for each of several clients
 }
 

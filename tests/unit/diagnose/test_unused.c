@@ -252,10 +252,24 @@ static void a_few_lines_may_make_many_huge_tensors(void **state)
 	m.huge_lines = 3;
 	m.layer_output = 4 * MIB;
 	assert_cause(&m, "HUGE_TENSORS");
-	m.layer_output = 32 * MIB;
+	m.layer_output = 80 * MIB;
 	assert_cause(&m, "ACT_PEAK");
-	m.layer_output = 4 * MIB;
+}
+
+/* However many lines make them, blocks of four times a layer's output are most of all. */
+static void what_is_out_of_proportion_to_the_layers_is_named(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.huge = 128 * MIB;
+	m.huge_blocks = 15;
 	m.huge_lines = 9;
+	m.in_proportion = 20;
+	m.layer_output = 32 * MIB;
+	m.huge_sum = m.allocated / 2;
+	assert_cause(&m, "HUGE_TENSORS");
+	m.huge_sum = m.allocated / 4;
 	assert_cause(&m, "ACT_PEAK");
 }
 
@@ -293,6 +307,7 @@ int main(void)
 		cmocka_unit_test(copies_of_parameters_are_no_data),
 		cmocka_unit_test(a_huge_tensor_explains_more_than_what_one_step_left),
 		cmocka_unit_test(a_few_lines_may_make_many_huge_tensors),
+		cmocka_unit_test(what_is_out_of_proportion_to_the_layers_is_named),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,211 @@
+/* What explains more of the memory, or is shown by more, comes before a symptom. */
+#include "choice.h"
+
+/* In the first step, a pass waits for its backward pass, and few tensors have most of all. */
+static void what_explains_four_times_as_much_comes_first(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.passes_waiting = 1;
+	m.waiting = 320 * MIB;
+	m.step = m.steps = 1;
+	assert_cause(&m, "LOSSES_SUMMED");
+	m.huge = 250 * MIB;
+	m.huge_blocks = 6;
+	m.huge_sum = 1200 * MIB;
+	assert_cause(&m, "LOSSES_SUMMED");
+	m.huge_sum = 1500 * MIB;
+	assert_cause(&m, "HUGE_TENSORS");
+}
+
+/* A request of the job's own code between the steps; the model has made little of what is there. */
+static struct metrics evaluation(void)
+{
+	struct metrics m = failure();
+
+	m.in_backward = 0;
+	m.in_forward = m.in_evaluation = 1;
+	m.run_evaluates = 1;
+	m.size_growth = 1000 * MIB;
+	return m;
+}
+
+static void one_tensor_of_the_jobs_own_is_no_evaluations_batch(void **state)
+{
+	struct metrics m = evaluation();
+
+	(void)state;
+	m.requested = m.huge = m.huge_sum = 1024 * MIB;
+	m.huge_blocks = 1;
+	m.run_model = 90;
+	assert_cause(&m, "EVAL_BATCH_LARGE");
+	m.run_model = 3;
+	assert_cause(&m, "HUGE_TENSORS");
+}
+
+/* The first layers of a pass have most of what it made: they keep no graph for that, unless the
+ * steps do not call the model from there. */
+static void the_first_layers_of_a_large_batch_are_no_graph(void **state)
+{
+	struct metrics m = evaluation();
+
+	(void)state;
+	m.run_model = 90;
+	m.run_live = 1200 * MIB;
+	m.run_born = 2000 * MIB;
+	m.run_blocks = 10;
+	m.run_new = 50;
+	assert_cause(&m, "EVAL_BATCH_LARGE");
+	m.run_new = 80;
+	assert_cause(&m, "EVAL_GRAPH_KEPT");
+}
+
+/* Each validation leaves its results. */
+static void results_of_earlier_evaluations_are_of_the_same_line(void **state)
+{
+	struct metrics m = evaluation();
+
+	(void)state;
+	m.size_growth = 0;
+	m.run_repeats = 4;
+	m.run_repeat_bytes = 500 * MIB;
+	m.run_live = 600 * MIB;
+	m.run_born = 4000 * MIB;
+	m.left = 800 * MIB;
+	m.left_steps = 2;
+	m.left_blocks = 4;
+	m.left_stack = 5;
+	m.repeat_stack = 6;
+	assert_cause(&m, "EARLIER_STEP_KEPT");
+	m.repeat_stack = 5;
+	assert_cause(&m, "EVAL_ACCUMULATION");
+}
+
+/* Two backward passes, and no optimizer: an attack with create_graph, perhaps. */
+static void derivatives_of_one_loss_are_no_steps(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.left = 1500 * MIB;
+	m.left_blocks = 12;
+	m.left_steps = 2;
+	assert_cause(&m, "EARLIER_STEP_KEPT");
+	assert_int_equal(confidence_of_cause(&m), 1);
+	m.left_steps = 3;
+	assert_int_equal(confidence_of_cause(&m), 2);
+	m.left_steps = 2;
+	m.backward_kept = 600 * MIB;
+	m.backward_kept_blocks = 8;
+	m.gradients = 100 * MIB;
+	assert_cause(&m, "BACKWARD_KEPT");
+	m.tags = TAGGED(OPTIMIZER);
+	assert_cause(&m, "EARLIER_STEP_KEPT");
+}
+
+static void graphs_of_one_loss_are_no_leak(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.step = m.steps = 4;
+	m.leak_steps = 3;
+	m.leak_blocks = 90;
+	m.leak_bytes = 1600 * MIB;
+	m.leak_per_step = 533 * MIB;
+	m.kept = 700 * MIB;
+	m.passes_kept = 3;
+	m.pass_newest = 200 * MIB;
+	m.kept_stacks = 18;
+	m.model_stacks = 22;
+	assert_cause(&m, "LEAK_GRAPH_RETAINED");
+	m.leak_autograd = 800 * MIB;
+	assert_cause(&m, "GRAPH_KEPT");
+	m.tags = TAGGED(OPTIMIZER);
+	assert_cause(&m, "LEAK_GRAPH_RETAINED");
+}
+
+/* Two gradients of 122 MiB of a table that is tied to the output, and two copies of it. */
+static void gradients_that_are_added_up_are_no_sets(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.activations = 0;
+	m.parameters = 520 * MIB;
+	m.gradients = 1000 * MIB;
+	m.extra_gradients = 500 * MIB;
+	m.largest_parameter = 100 * MIB;
+	m.param_copies = 700 * MIB;
+	m.param_copies_blocks = 2;
+	assert_cause(&m, "GRADIENT_SETS");
+	m.largest_parameter = 500 * MIB;
+	assert_cause(&m, "SECOND_MODEL");
+}
+
+/* The states are there, and beside what was asked for a few small temporaries. */
+static void small_temporaries_of_the_first_step_follow_the_states(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.in_backward = 0;
+	m.in_optimizer = m.step = m.steps = 1;
+	m.activations = 0;
+	m.optimizer_states = 900 * MIB;
+	m.requested = m.short_by = 3 * MIB;
+	m.device_free = 0;
+	m.optimizer_temporaries = 5 * MIB;
+	assert_cause(&m, "OPT_FIRST_STEP_JUMP");
+}
+
+/* Three calls of a model without any backward pass: five of its 20 lines have blocks of several. */
+static struct metrics calls(void)
+{
+	struct metrics m = failure();
+
+	m.in_backward = m.steps = 0;
+	m.in_forward = m.step = m.run_evaluates = 1;
+	m.activations = 1700 * MIB;
+	m.passes = 3;
+	m.pass_newest = 500 * MIB;
+	m.model_stacks = 20;
+	m.run_layer_stacks = 5;
+	m.passes_waiting = 1;
+	m.waiting = 900 * MIB;
+	m.unused_graph = 1700 * MIB;
+	m.predicts = 1;
+	return m;
+}
+
+static void what_a_few_layers_leave_is_stored(void **state)
+{
+	struct metrics m = calls();
+
+	(void)state;
+	assert_int_equal(assert_cause(&m, "LAYERS_STORED"), 1200 * MIB);
+	assert_int_equal(confidence_of_cause(&m), 0);
+	m.run_layer_stacks = 8;
+	assert_cause(&m, "INFERENCE_GRAPH");
+	m.run_layer_stacks = 5;
+	m.run_trains = 1;
+	assert_cause(&m, "INFERENCE_GRAPH");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_explains_four_times_as_much_comes_first),
+		cmocka_unit_test(one_tensor_of_the_jobs_own_is_no_evaluations_batch),
+		cmocka_unit_test(the_first_layers_of_a_large_batch_are_no_graph),
+		cmocka_unit_test(results_of_earlier_evaluations_are_of_the_same_line),
+		cmocka_unit_test(derivatives_of_one_loss_are_no_steps),
+		cmocka_unit_test(graphs_of_one_loss_are_no_leak),
+		cmocka_unit_test(gradients_that_are_added_up_are_no_sets),
+		cmocka_unit_test(small_temporaries_of_the_first_step_follow_the_states),
+		cmocka_unit_test(what_a_few_layers_leave_is_stored),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
