@@ -137,6 +137,7 @@ void metrics_find_huge(struct device_pass *d, const struct metrics_pass *p,
 		return;
 	if (request && request >= m->huge / 4 && !is_in_proportion(p, stack, request, linear)) {
 		m->huge_sum = most = request;
+		m->huge_own = p->tags[stack] & TAGGED(MODEL) ? 0 : request;
 		m->huge_blocks = m->huge_lines = 1;
 		m->huge_stack = stack;
 	}
@@ -151,6 +152,7 @@ void metrics_find_huge(struct device_pass *d, const struct metrics_pass *p,
 			continue;
 		}
 		add(&m->huge_sum, g->bytes);
+		add(&m->huge_own, p->tags[g->stack] & TAGGED(MODEL) ? 0 : g->bytes);
 		m->huge_blocks += (int64_t)g->blocks;
 		m->huge_lines += g->stack && g->stack != stack;
 		if (g->bytes > most) {

@@ -2,6 +2,7 @@
 
 #include "metrics/metrics_backward.h"
 #include "metrics/metrics_inference.h"
+#include "metrics/metrics_larger.h"
 #include "metrics/metrics_leaks.h"
 #include "metrics/metrics_live.h"
 #include "metrics/metrics_need.h"
@@ -491,6 +492,7 @@ void metrics_at_moment(const struct metrics_pass *p, unsigned device)
 	metrics_find_inference(p, s.d, live_at(s.d));
 	metrics_find_leaks(p->tables, s.d, s.surviving, s.surviving_count);
 	record_size_ratio(&s);
+	metrics_find_larger(p, s.d);
 	finish(&s);
 	metrics_find_need(p, s.d);
 	free(s.surviving);

@@ -228,7 +228,7 @@ static void a_huge_tensor_explains_more_than_what_one_step_left(void **state)
 	(void)state;
 	m.left = 200 * MIB;
 	m.left_blocks = 16;
-	m.left_steps = 2;
+	m.left_steps = 3;
 	assert_int_equal(confidence_of_cause(&m), 1);
 	m.left_steps = 1;
 	assert_cause(&m, "EARLIER_STEP_KEPT");
@@ -268,6 +268,8 @@ static void what_is_out_of_proportion_to_the_layers_is_named(void **state)
 	m.in_proportion = 20;
 	m.layer_output = 32 * MIB;
 	m.huge_sum = m.allocated / 2;
+	assert_cause(&m, "ACT_PEAK");
+	m.huge_own = m.huge_sum / 2;
 	assert_cause(&m, "HUGE_TENSORS");
 	m.huge_sum = m.allocated / 4;
 	assert_cause(&m, "ACT_PEAK");

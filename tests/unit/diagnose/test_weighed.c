@@ -59,6 +59,65 @@ static void the_first_layers_of_a_large_batch_are_no_graph(void **state)
 	assert_cause(&m, "EVAL_BATCH_LARGE");
 	m.run_new = 80;
 	assert_cause(&m, "EVAL_GRAPH_KEPT");
+	/* The lines of the model make blocks three times as large as in any step. */
+	m.run_size_ratio = 300;
+	assert_cause(&m, "EVAL_BATCH_LARGE");
+	m.run_size_ratio = 120;
+	assert_cause(&m, "EVAL_GRAPH_KEPT");
+}
+
+/* The model has run with blocks of the steps' sizes, and the logits that are asked for are larger.
+ */
+static void the_batch_of_the_steps_is_no_larger_one(void **state)
+{
+	struct metrics m = evaluation();
+
+	(void)state;
+	m.run_model = 90;
+	m.requested = m.logits = m.logits_block = 900 * MIB;
+	m.logits_blocks = m.request_is_logits = 1;
+	m.activations = 0;
+	assert_cause(&m, "EVAL_BATCH_LARGE");
+	m.run_size_ratio = 100;
+	assert_cause(&m, "LOGITS_SPIKE");
+}
+
+/* A data set of 900 MiB; 460 MiB are free in the cache. */
+static void data_that_is_most_of_all_is_no_fragmentation(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.in_backward = m.activations = 0;
+	m.in_forward = 1;
+	m.cached = 460 * MIB;
+	m.reserved += m.cached;
+	m.largest_free = 100 * MIB;
+	m.has_largest_free = 1;
+	m.data_blocks = 8;
+	m.data = 700 * MIB;
+	assert_cause(&m, "FRAG_EXTERNAL");
+	m.data = 900 * MIB;
+	assert_cause(&m, "DATA_ON_GPU");
+}
+
+/* 32 blocks of one line, in two calls of the model. */
+static void layers_of_a_large_batch_are_no_results(void **state)
+{
+	struct metrics m = evaluation();
+
+	(void)state;
+	m.run_live = 1500 * MIB;
+	m.run_born = 4000 * MIB;
+	m.run_model = 90;
+	m.run_repeats = 32;
+	m.run_repeat_bytes = 1200 * MIB;
+	m.run_calls = 2;
+	assert_cause(&m, "EVAL_ACCUMULATION");
+	m.run_size_ratio = 300;
+	assert_cause(&m, "EVAL_BATCH_LARGE");
+	m.run_calls = 32;
+	assert_cause(&m, "EVAL_ACCUMULATION");
 }
 
 /* Each validation leaves its results. */
@@ -199,6 +258,9 @@ int main(void)
 		cmocka_unit_test(what_explains_four_times_as_much_comes_first),
 		cmocka_unit_test(one_tensor_of_the_jobs_own_is_no_evaluations_batch),
 		cmocka_unit_test(the_first_layers_of_a_large_batch_are_no_graph),
+		cmocka_unit_test(the_batch_of_the_steps_is_no_larger_one),
+		cmocka_unit_test(data_that_is_most_of_all_is_no_fragmentation),
+		cmocka_unit_test(layers_of_a_large_batch_are_no_results),
 		cmocka_unit_test(results_of_earlier_evaluations_are_of_the_same_line),
 		cmocka_unit_test(derivatives_of_one_loss_are_no_steps),
 		cmocka_unit_test(graphs_of_one_loss_are_no_leak),
