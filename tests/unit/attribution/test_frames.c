@@ -149,6 +149,29 @@ static void only_a_dynamic_cache_grows(void **state)
 	assert_false(tables_stack_info(&f->trace.tables, fixed)->tags & TAGGED(KV_GROWS));
 }
 
+/* A block of a U-Net that has attention and convolutions is named after the former. */
+static void a_block_with_attention_does_not_attend(void **state)
+{
+	static const char *const attend[] = { "SelfAttn.forward", "CausalSelfAttn",
+					      "flash_attn_func", "AttnProcessor2_0.__call__",
+					      "LlamaSdpaAttention.forward" };
+	struct fixture *f = *state;
+	uint32_t module = write_module(&f->w, "/torch/lib/libc10_cuda.so");
+	uint32_t block = write_stack(&f->w, module,
+				     write_frame(&f->w, "AttnUpBlock2D.forward", "/job/unet.py", 1),
+				     0, 0, 0);
+	uint32_t stacks[ARRAY_SIZE(attend)];
+
+	for (size_t i = 0; i < ARRAY_SIZE(attend); i++)
+		stacks[i] = write_stack(&f->w, module,
+					write_frame(&f->w, attend[i], "/job/unet.py", 2), 0, 0, 0);
+	fixture_event(f, MT_TENSOR_ALLOC, 1 << 20, MIB, block);
+	fixture_report(f);
+	assert_false(tables_stack_info(&f->trace.tables, block)->tags & TAGGED(ATTENDS));
+	for (size_t i = 0; i < ARRAY_SIZE(attend); i++)
+		assert_true(tables_stack_info(&f->trace.tables, stacks[i])->tags & TAGGED(ATTENDS));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -158,6 +181,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(bare_names_are_those_of_methods, fixture_setup,
 						fixture_teardown),
 		cmocka_unit_test_setup_teardown(a_function_without_a_class_is_no_method,
+						fixture_setup, fixture_teardown),
+		cmocka_unit_test_setup_teardown(a_block_with_attention_does_not_attend,
 						fixture_setup, fixture_teardown),
 		cmocka_unit_test_setup_teardown(only_a_dynamic_cache_grows, fixture_setup,
 						fixture_teardown),

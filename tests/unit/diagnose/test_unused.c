@@ -271,8 +271,13 @@ static void what_is_out_of_proportion_to_the_layers_is_named(void **state)
 	assert_cause(&m, "ACT_PEAK");
 	m.huge_own = m.huge_sum / 2;
 	assert_cause(&m, "HUGE_TENSORS");
-	m.huge_sum = m.allocated / 4;
+	m.huge_sum = m.huge_own = m.allocated / 4;
 	assert_cause(&m, "ACT_PEAK");
+	/* Under activation checkpointing, no layer may have a block. */
+	m.huge_sum = m.huge_own = m.allocated / 10 * 6;
+	m.layer_output = m.activations = 0;
+	m.model_stacks = 20;
+	assert_cause(&m, "HUGE_TENSORS");
 }
 
 /* One line makes 1500 MiB, before the first step, of which 1400 have the sizes of parameters. */
