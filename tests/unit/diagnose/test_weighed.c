@@ -61,6 +61,8 @@ static void the_first_layers_of_a_large_batch_are_no_graph(void **state)
 	assert_cause(&m, "EVAL_GRAPH_KEPT");
 	/* The lines of the model make blocks three times as large as in any step. */
 	m.run_size_ratio = 300;
+	assert_cause(&m, "EVAL_GRAPH_KEPT");
+	m.run_evaluates = 0;
 	assert_cause(&m, "EVAL_BATCH_LARGE");
 	m.run_size_ratio = 120;
 	assert_cause(&m, "EVAL_GRAPH_KEPT");
@@ -113,6 +115,7 @@ static void layers_of_a_large_batch_are_no_results(void **state)
 	m.run_repeats = 32;
 	m.run_repeat_bytes = 1200 * MIB;
 	m.run_calls = 2;
+	m.run_evaluates = 0;
 	assert_cause(&m, "EVAL_ACCUMULATION");
 	m.run_size_ratio = 300;
 	assert_cause(&m, "EVAL_BATCH_LARGE");
