@@ -336,7 +336,8 @@ static enum tier tier_of(const struct metrics *m, enum rule rule, bytes weight)
 		return rules[rule].tier;
 	if (m->died && rule == RULE_FRAG_EXTERNAL &&
 	    (m->cached < m->reserved / 3 ||
-	     (m->cached < m->reserved / 2 && m->cached < m->huge_sum && when_HUGE_TENSORS(m)) ||
+	     (m->cached < m->reserved / 2 && m->cached < m->huge_sum && m->huge_blocks > 1 &&
+	      when_HUGE_TENSORS(m)) ||
 	     ((m->step > 1 || IS_HUGE) && m->allocated + m->requested > m->allocated_peak)))
 		return TIER_LAST;
 	if (!m->died || weight >= m->allocated / 5 ||

@@ -438,6 +438,12 @@ static void a_huge_request_finds_no_piece(void **state)
 	m.short_by = 700 * MIB;
 	m.huge_blocks = 1;
 	assert_cause(&m, "FRAG_EXTERNAL");
+	/* Another tensor of that size is there. */
+	m.huge_sum = 1800 * MIB;
+	m.huge_blocks = 2;
+	assert_cause(&m, "HUGE_TENSORS");
+	m.huge_sum = 900 * MIB;
+	m.huge_blocks = 1;
 	m.allocated_peak = 2 * GIB;
 	assert_cause(&m, "HUGE_TENSORS");
 }
