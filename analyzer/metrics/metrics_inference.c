@@ -3,7 +3,7 @@
 #include "metrics/metrics_head.h"
 #include "metrics/metrics_sizes.h"
 
-#define GRAPH_STACKS 8 /* without a graph, fewer stacks of a model keep what two layers made */
+#define GRAPH_STACKS 6 /* without a graph, fewer stacks of a model keep what two layers made */
 
 void metrics_tag_caches(struct metrics_pass *p, const struct snapshot *live)
 {

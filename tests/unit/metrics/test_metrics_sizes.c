@@ -3,6 +3,7 @@
 
 #include "metrics/metrics_doubled.h"
 #include "metrics/metrics_head.h"
+#include "metrics/metrics_inference.h"
 #include "metrics/metrics_larger.h"
 #include "metrics/metrics_live.h"
 #include "metrics/metrics_replaced.h"
@@ -313,6 +314,25 @@ static void a_pass_from_a_new_place_may_be_larger(void **state)
 	assert_int_equal(m.run_size_ratio, 0);
 }
 
+/* A first pass under a name of prediction: six lines of the model have blocks of several layers. */
+static void six_lines_of_layers_are_a_graph(void **state)
+{
+	struct metrics m = {
+		.in_forward = 1, .run_evaluates = 1, .run_layer_stacks = 5, .run_live = MIB
+	};
+	struct device_pass d = { .m = &m };
+
+	(void)state;
+	metrics_find_predictions(&d);
+	assert_int_equal(m.unused_graph, 0);
+	assert_true(m.predicts_all);
+	m.predicts_all = 0;
+	m.run_layer_stacks = 6;
+	metrics_find_predictions(&d);
+	assert_int_equal(m.unused_graph, MIB);
+	assert_false(m.predicts_all);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -322,6 +342,7 @@ int main(void)
 		cmocka_unit_test(what_is_as_large_as_a_layers_output_is_in_proportion),
 		cmocka_unit_test(copies_of_the_jobs_own_code_are_logits),
 		cmocka_unit_test(a_pass_from_a_new_place_may_be_larger),
+		cmocka_unit_test(six_lines_of_layers_are_a_graph),
 		cmocka_unit_test(a_tensor_between_calls_grows),
 		cmocka_unit_test(a_line_whose_first_block_is_refused_is_not_new),
 		cmocka_unit_test(a_call_that_has_freed_nothing_may_keep_a_graph),
