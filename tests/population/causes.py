@@ -78,12 +78,28 @@ CAUSES = {
     "hooks of every evaluation": ("HOOKS_STORE", "LAYERS_STORED", "EVAL_TENSORS", "EVAL_ACCUMULATION", "EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED", "GRAPH_KEPT"),  # what the hooks of a layer keep
     "buffers of a reduction": ("DDP_BUCKET_DUP", "ZERO_COMM_BUCKETS", "HUGE_TENSORS"),  # smaller buckets
     "clients on the GPU": ("SECOND_MODEL", "SECOND_OPTIMIZER"),  # a model and an optimizer for each of several clients
+    "padding": ("ACT_PEAK", "LOGITS_SPIKE"),  # every row is filled up: to the longest of the batch would do
+    "no mixed precision": ("ACT_PEAK", "LOGITS_SPIKE"),  # 32 bits throughout: 16 halve what is saved
+    "pictures too large": ("ACT_PEAK", "INFERENCE_BATCH"),  # smaller pictures, or fewer at a time
+    "base in full precision": ("STATIC_OVER_BUDGET", "DOUBLE_PRECISION"),  # 32 bits where 16 would do, under adapters
+    "preconditioners": ("OPT_FIRST_STEP_JUMP", "HUGE_TENSORS", "STATIC_OVER_BUDGET"),  # a matrix of vocabulary times vocabulary, among an optimizer's states
+    "norms by hand": ("ACT_PEAK", "ACT_UPCAST"),  # each line of a norm saves a tensor of fp32
+    "frozen front with a graph": ("ACT_PEAK", "GRADIENTS_UNUSED"),  # layers that are not trained save their activations
+    "scorer stays": ("SECOND_MODEL", "EVAL_TENSORS", "EARLIER_STEP_KEPT", "DATA_IN_SETUP"),  # a model of an evaluation, between evaluations
+    "scorers kept": ("EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED", "EVAL_TENSORS", "EVAL_ACCUMULATION", "SECOND_MODEL"),  # another one for each evaluation
+    "whole model gathered": ("FSDP_WRAP_COARSE", "FSDP_REDUCE_COARSE"),  # one unit for all layers
+    "gathered units kept": ("FSDP_OVERPREFETCH", "FSDP_WRAP_COARSE"),  # units that stay gathered until the backward pass
+    "mask of all pairs": ("HUGE_TENSORS", "ATTN_QUADRATIC"),  # numbers for each pair of positions, where documents are apart
+    "concatenations saved": ("ACT_PEAK", "HUGE_TENSORS"),  # each layer saves a copy of all that came before
+    "temporary in an evaluation": ("HUGE_TENSORS", "EVAL_TENSORS"),  # one line of an evaluation, without a graph
+    "generation in training": ("KV_CACHE", "KV_CACHE_OF_PROMPTS", "EVAL_TENSORS", "EVAL_BATCH_LARGE"),  # too many prompts at a time, between steps
+    "conversation that grows": ("KV_CACHE", "KV_CACHE_OF_PROMPTS", "INFERENCE_BATCH", "BATCH_OUTLIER", "GROWING_TENSOR"),  # each turn's prompt is all that was said
 }
 
 # Causes that take more in each step: what their remedy saves depends on the step in which the job died.
 GROWS = {"graph kept", "list of tensors", "what autograd saves kept", "results kept on the GPU", "growing tensor", "growing cache", "data kept on the GPU", "leak outside of PyTorch",
          "copies of the model kept", "caches of finished requests", "results concatenated", "KV cache in training", "growing tensor with a graph", "earlier runs kept",
-         "copies in cycles", "clients on the GPU", "states of replaced parameters", "index concatenated", "hooks of every evaluation"}
+         "copies in cycles", "clients on the GPU", "scorers kept", "conversation that grows", "states of replaced parameters", "index concatenated", "hooks of every evaluation"}
 
 # Of these, what is not in tensors.
 OUTSIDE = {"leak outside of PyTorch"}
