@@ -3,7 +3,7 @@
 #include "families/decoders.h"
 #include "families/gpt.h"
 #include "families/llama.h"
-#include "megatron/megatron.h"
+#include "pipeline/megatron.h"
 #include "megatron/options.h"
 #include "families/mlp.h"
 #include "families/plain.h"

@@ -366,32 +366,46 @@ static tensor feed_forward(struct machine *m, void *context, const tensor *in)
 	return l->router ? moe_forward(m, l, in[0]) : layer_dense(m, l, in[0]);
 }
 
+void mlp_begin(struct machine *m, struct megatron_layer *l, tensor input, struct mlp_call *call)
+{
+	struct megatron_rank *r = l->chunk->rank;
+	int fused = r->s->transformer_engine && !l->router;
+
+	call->offload = fused ? NULL : offload_of(r, OFFLOAD_MLP_NORM);
+	call->entered = offload_enter(m, call->offload, OFFLOAD_MLP_NORM, input);
+	m->current_term = TERM_MLP_NORM;
+	call->x = norm_before(m, r, &l->before_mlp, call->entered, fused, &call->discarded);
+	offload_leave(m, call->offload);
+}
+
+void mlp_end(struct machine *m, struct megatron_layer *l, struct mlp_call *call, tensor *part,
+	     tensor residual)
+{
+	m->current_term = TERM_MLP_OUT;
+	tensor_assign(m, part,
+		      bias_dropout_add(m, l->chunk->rank, *part, l->router ? NULL : l->down_bias,
+				       residual));
+	offload_commit(m, call->offload, OFFLOAD_MLP_NORM, part, &residual, 1);
+}
+
 tensor layer_mlp(struct machine *m, struct megatron_layer *l, tensor input)
 {
 	struct megatron_rank *r = l->chunk->rank;
 	int again = l->router ? r->s->recompute_moe : r->s->recompute_mlp;
-	int fused = r->s->transformer_engine && !l->router;
-	struct offload *o = fused ? NULL : offload_of(r, OFFLOAD_MLP_NORM);
-	tensor in = offload_enter(m, o, OFFLOAD_MLP_NORM, input);
-	struct discarded *d;
-	tensor x, part, out;
+	struct mlp_call call;
+	tensor part;
 
-	m->current_term = TERM_MLP_NORM;
-	x = norm_before(m, r, &l->before_mlp, in, fused, &d);
-	offload_leave(m, o);
+	mlp_begin(m, l, input, &call);
 	part = again ? checkpoint_reentrant(m, feed_forward, &l, sizeof(struct megatron_layer *),
-					    &x, 1)
-		     : feed_forward(m, &l, &x);
+					    &call.x, 1)
+		     : feed_forward(m, &l, &call.x);
 	if (again && l->router && part.grad_fn)
 		checkpoint_input_refs(part, l->graph);
-	discard_outputs(m, d, &part);
-	tensor_unref(m, &x);
-	m->current_term = TERM_MLP_OUT;
-	out = bias_dropout_add(m, r, part, l->router ? NULL : l->down_bias, input);
-	tensor_unref(m, &part);
-	offload_commit(m, o, OFFLOAD_MLP_NORM, &out, &input, 1);
-	tensor_unref(m, &in);
-	return out;
+	discard_outputs(m, call.discarded, &part);
+	tensor_unref(m, &call.x);
+	mlp_end(m, l, &call, &part, input);
+	tensor_unref(m, &call.entered);
+	return part;
 }
 
 /* MambaLayer.forward */
@@ -409,6 +423,12 @@ static tensor layer_mamba(struct machine *m, struct megatron_layer *l, tensor in
 	return out;
 }
 
+void release_masks(struct machine *m, struct megatron_rank *r)
+{
+	while (r->mask_count)
+		tensor_unref(m, &r->masks[--r->mask_count]);
+}
+
 /* A layer of a hybrid model is one part of a transformer layer, or Mamba's. */
 static tensor hybrid_forward(struct machine *m, struct megatron_layer *l, struct microbatch *b,
 			     tensor input)
@@ -418,8 +438,7 @@ static tensor hybrid_forward(struct machine *m, struct megatron_layer *l, struct
 		     : l->kind == '*' ? layer_attention(m, l, b, input)
 				      : layer_mlp(m, l, input);
 
-	while (r->mask_count)
-		tensor_unref(m, &r->masks[--r->mask_count]);
+	release_masks(m, r);
 	return out;
 }
 
@@ -465,8 +484,7 @@ static tensor forward(struct machine *m, struct megatron_layer *l, struct microb
 	out = layer_mlp(m, l, in);
 	tensor_unref(m, &in);
 	m->in_graph = 0;
-	while (r->mask_count)
-		tensor_unref(m, &r->masks[--r->mask_count]);
+	release_masks(m, r);
 	return out;
 }
 

@@ -11,6 +11,21 @@ tensor layer_mlp(struct machine *m, struct megatron_layer *l, tensor x);
 /* A dense feed-forward network without the bias of its result. */
 tensor layer_dense(struct machine *m, struct megatron_layer *l, tensor x);
 
+/* What is around the feed-forward part of a layer: mlp_begin() normalizes the layer's input to x,
+ * which the caller owns as it owns `entered`, the input that the group of an offloaded
+ * normalization begins with; discard_outputs() discards x behind the part. mlp_end() replaces
+ * *part by its sum with `residual`. */
+struct mlp_call {
+	struct offload *offload;
+	struct discarded *discarded;
+	tensor entered, x;
+};
+void mlp_begin(struct machine *m, struct megatron_layer *l, tensor input, struct mlp_call *call);
+void mlp_end(struct machine *m, struct megatron_layer *l, struct mlp_call *call, tensor *part,
+	     tensor residual);
+/* Frees the masks of dropout that a checkpointed layer keeps until it returns. */
+void release_masks(struct machine *m, struct megatron_rank *r);
+
 /* The parts of a layer that run in a CUDA graph. */
 enum graph_part { GRAPH_ATTENTION, GRAPH_MLP };
 

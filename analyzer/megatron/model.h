@@ -182,6 +182,7 @@ struct microbatch {
 	} encoder;
 	tensor logits; /* the logits of the last multi-token prediction, a variable of the forward
 			  pass */
+	struct chunk_plan *plan; /* of combined passes (overlap.c) */
 };
 
 /* The groups of an offloaded module; NULL: it is not offloaded. */

@@ -1,6 +1,7 @@
 /* Megatron-core's mixture of experts: router, dispatcher, experts. Tokens are assumed to be spread
  * evenly over the experts. */
 #include "megatron/moe.h"
+#include "megatron/experts.h"
 #include "megatron/transformer_engine.h"
 #include "megatron/declare.h"
 #include "megatron/sharded.h"
@@ -8,16 +9,6 @@
 #include "torch/checkpoint.h"
 
 #include "util/util.h"
-
-/* transformer_engine/pytorch/module/base.py: the streams of a grouped product; each has a workspace
- */
-#define GROUPED_STREAMS 4
-#define MAX_AT_ONCE 64
-
-static int64_t local_experts(const struct hparams *s)
-{
-	return s->experts / s->ep;
-}
 
 /* The width of the tokens that are sent to experts. */
 static int64_t expert_width(const struct hparams *s)
@@ -69,41 +60,6 @@ void moe_declare(struct model_chunk *c, struct megatron_layer *l)
 		l->shared = declare_expert(c, TERM_MLP_WEIGHTS, s->hidden, s->shared_ffn / s->tp);
 }
 
-/* x times one factor for each token: x is saved for the gradient of the factors. */
-static void scale_kept_backward(struct machine *m, struct grad_node *n)
-{
-	n->out[0] = tensor_new(m, n->sizes[0], n->type);
-}
-
-static tensor scale_kept(struct machine *m, tensor x)
-{
-	struct grad_node *n = grad_node_new(m, scale_kept_backward, &x, 1);
-
-	if (n) {
-		n->sizes[0] = x.n;
-		n->type = x.type;
-	}
-	save_for_backward(m, n, x);
-	return with_grad_fn(tensor_new(m, x.n, x.type), n, 0);
-}
-
-/* A kernel that saves nothing but the size of its input: gathers, scatters, permutations. */
-static void moved_backward(struct machine *m, struct grad_node *n)
-{
-	n->out[0] = tensor_new(m, n->sizes[0], n->type);
-}
-
-static tensor moved(struct machine *m, tensor x, int64_t n)
-{
-	struct grad_node *node = grad_node_new(m, moved_backward, &x, 1);
-
-	if (node) {
-		node->sizes[0] = x.n;
-		node->type = x.type;
-	}
-	return with_grad_fn(tensor_new(m, n, x.type), node, 0);
-}
-
 /* RouterGatingLinearFunction uses te_general_gemm for all implementations of layers. `sizes`:
  * elements of x, weight. */
 static void gating_backward(struct machine *m, struct grad_node *n)
@@ -147,161 +103,6 @@ static tensor route(struct machine *m, struct megatron_rank *r, struct megatron_
 	return probabilities;
 }
 
-static tensor activated(struct machine *m, struct megatron_rank *r, tensor h)
-{
-	int64_t sizes[2] = { h.n / 2, h.n / 2 };
-	tensor part[2], out;
-
-	if (!r->s->gated)
-		return gelu(m, h);
-	if (r->s->fused_swiglu)
-		return fused_swiglu(m, h);
-	split(m, h, part, sizes, 2);
-	out = silu(m, part[0]);
-	tensor_assign(m, &part[1], shift(m, part[1]));
-	tensor_assign(m, &out, mul(m, out, part[1]));
-	tensor_unref(m, &part[0]);
-	tensor_unref(m, &part[1]);
-	return out;
-}
-
-/* The gradient (taken) of one of an expert's weights: contiguous buffers have it already; FSDP
- * keeps it until the layer's backward pass is done. */
-static void give_gradient(struct machine *m, const struct expert *e, int down, tensor gradient)
-{
-	struct param *weight = !e ? NULL : down ? e->down : e->up;
-
-	if (!weight || !is_sharded(m->family) || weight->grad.storage) {
-		tensor_unref(m, &gradient);
-		return;
-	}
-	weight->grad = gradient;
-	if (m->on_gradient)
-		m->on_gradient(m, weight);
-}
-
-/* The products of all local experts, whose first one is `hook`. `sizes`: elements of x, elements of
- * one weight, experts, one grouped product (0 or 1), fp8 (0 or 1), and which of the two weights it
- * is (0 or 1). */
-static void experts_backward(struct machine *m, struct grad_node *n)
-{
-	enum dtype type = n->in[0].type;
-	tensor gradients[MAX_AT_ONCE], quantized = none, transposed = none;
-	const struct expert *experts = n->hook;
-	int64_t at_once = n->sizes[3] ? n->sizes[2] : 1;
-
-	if (at_once > MAX_AT_ONCE)
-		at_once = MAX_AT_ONCE;
-	if (n->sizes[4])
-		quantized = fp8_gradient(m, m->family, n->in[0], &transposed);
-	n->out[0] = tensor_new(m, n->sizes[0], type);
-	for (int64_t i = 0; i < n->sizes[2]; i += at_once) {
-		for (int64_t k = 0; k < at_once; k++)
-			gradients[k] = tensor_new_as(m, TERM_GRADIENTS, n->sizes[1], type);
-		for (int64_t k = 0; k < at_once; k++)
-			give_gradient(m, i + k < n->sizes[2] ? &experts[i + k] : NULL,
-				      (int)n->sizes[5], gradients[k]);
-	}
-	tensor_unref(m, &quantized);
-	tensor_unref(m, &transposed);
-}
-
-/* `original`: with fp8, the input itself is saved. */
-static tensor experts_linear(struct machine *m, struct megatron_rank *r, tensor x,
-			     struct expert *first, int down, int original)
-{
-	struct grad_node *n = grad_node_new(m, experts_backward, &x, 1);
-	const struct param *weight = down ? first->down : first->up;
-	tensor out, rows = none, kept = none;
-
-	if (n) {
-		n->sizes[0] = x.n;
-		n->sizes[1] = weight->value.n;
-		n->sizes[2] = local_experts(r->s);
-		n->sizes[3] = r->s->grouped;
-		n->sizes[4] = weight->quantized;
-		n->sizes[5] = down;
-		n->hook = first;
-	}
-	if (weight->quantized)
-		rows = fp8_input(m, r, x, &kept);
-	save_for_backward(m, n, weight->quantized && !original ? kept : x);
-	out = tensor_new(m, x.n / weight->in * (weight->value.n / weight->in), x.type);
-	tensor_unref(m, &rows);
-	tensor_unref(m, &kept);
-	if (r->s->transformer_engine)
-		te_workspaces(m, r, r->s->grouped ? GROUPED_STREAMS : 1);
-	return with_grad_fn(out, n, 0);
-}
-
-/* Activations times the router's probabilities. The fused kernels, weighted_bias_swiglu_impl() and
- * weighted_squared_relu_impl(), save their input alone. */
-static tensor weighted(struct machine *m, struct megatron_rank *r, tensor x)
-{
-	const struct hparams *s = r->s;
-	tensor h, out;
-
-	if (s->gated && s->fused_swiglu)
-		return fused_swiglu(m, x);
-	if (!s->gated && s->fused_squared_relu)
-		return scale_kept(m, x);
-	h = activated(m, r, x);
-	out = scale_kept(m, h);
-	tensor_unref(m, &h);
-	return out;
-}
-
-static void run_weighted(struct machine *m, void *context, const tensor *in, tensor *out)
-{
-	out[0] = weighted(m, *(struct megatron_rank **)context, in[0]);
-}
-
-static void quantize_experts(struct machine *m, struct megatron_rank *r, const struct expert *e)
-{
-	for (int64_t i = 0; i < local_experts(r->s); i++) {
-		fp8_weight(m, r, e[i].up);
-		fp8_weight(m, r, e[i].down);
-	}
-}
-
-/* `e`: all local experts. For fp8 the rows are padded by copies. */
-static tensor run_experts(struct machine *m, struct megatron_rank *r, struct expert *e, tensor x)
-{
-	const struct hparams *s = r->s;
-	const struct discarded_region region = { run_weighted, &r, sizeof(struct megatron_rank *),
-						 1, 1 };
-	int fp8 = e->up->quantized;
-	struct offload *up = s->grouped ? offload_of(r, OFFLOAD_EXPERT_UP) : NULL;
-	struct offload *act = s->grouped ? offload_of(r, OFFLOAD_ACTIVATION) : NULL;
-	struct discarded *d = NULL;
-	tensor in, h, active, out;
-
-	m->current_term = TERM_MOE_HIDDEN;
-	if (fp8)
-		quantize_experts(m, r, e);
-	h = fp8 ? moved(m, x, x.n) : tensor_ref(x);
-	in = offload_enter(m, up, OFFLOAD_EXPERT_UP, h);
-	tensor_assign(m, &h, experts_linear(m, r, in, e, 0, 0));
-	offload_leave(m, up);
-	offload_commit(m, up, OFFLOAD_EXPERT_UP, &h, &in, 1);
-	tensor_assign(m, &in, offload_enter(m, act, OFFLOAD_ACTIVATION, h));
-	tensor_unref(m, &h);
-	if (s->recompute_activation)
-		d = discardable(m, &region, &in, &active);
-	else
-		active = weighted(m, r, in);
-	offload_leave(m, act);
-	/* set_save_original_input(): what will be discarded is saved itself, not in fp8 */
-	out = experts_linear(m, r, active, e, 1, d != NULL);
-	discard_outputs(m, d, &out);
-	tensor_unref(m, &active);
-	offload_commit(m, act, OFFLOAD_ACTIVATION, &out, &in, 1);
-	tensor_unref(m, &in);
-	if (fp8)
-		tensor_assign(m, &out, moved(m, out, out.n));
-	return out;
-}
-
 /* --moe-shared-expert-gate: one number for each token, of PyTorch's own product. */
 static tensor gated_expert(struct machine *m, struct param *weight, tensor x, tensor out)
 {
@@ -340,29 +141,61 @@ static int64_t dispatched(const struct hparams *s, int64_t tokens)
 	return rows;
 }
 
-/* Sends tokens to the experts and back, without fused permutation: the dispatcher exchanges the
- * tokens (alltoall) or gathers those of all ranks (allgather), and sorts them by expert if a rank
- * has several. */
-static tensor routed(struct machine *m, struct megatron_layer *l, tensor x, int64_t rows)
+static int exchanges(const struct hparams *s)
+{
+	return s->ep * s->etp > 1;
+}
+
+/* The dispatcher's exchange of tokens (alltoall); allgather has none. */
+tensor moe_dispatch(struct machine *m, struct megatron_layer *l, tensor x)
+{
+	const struct hparams *s = l->chunk->rank->s;
+
+	m->current_term = TERM_MOE_TOKENS;
+	return !s->allgather && exchanges(s) ? moved(m, x, x.n) : tensor_ref(x);
+}
+
+/* Tokens are sorted by expert if a rank has several. */
+tensor moe_experts(struct machine *m, struct megatron_layer *l, tensor x)
 {
 	struct megatron_rank *r = l->chunk->rank;
 	const struct hparams *s = r->s;
-	int several = local_experts(s) > 1, split_up = s->ep * s->etp > 1;
-	tensor permuted, sent, sorted, out;
+	int several = local_experts(s) > 1;
+	tensor sorted = !s->allgather && several ? moved(m, x, x.n) : tensor_ref(x);
+	tensor out = run_experts(m, r, &l->experts[0], sorted);
 
-	permuted = moved(m, x, rows * expert_width(s));
-	sent = !s->allgather && split_up ? moved(m, permuted, permuted.n) : tensor_ref(permuted);
-	sorted = !s->allgather && several ? moved(m, sent, sent.n) : tensor_ref(sent);
-	out = run_experts(m, r, &l->experts[0], sorted);
 	tensor_unref(m, &sorted);
 	m->current_term = TERM_MOE_TOKENS;
-	if (several)
+	if (several && !s->grouped)
 		tensor_assign(m, &out, contiguous(m, out));
 	if (!s->allgather && several)
 		tensor_assign(m, &out, moved(m, out, out.n));
-	if (split_up)
-		tensor_assign(m, &out, moved(m, out, s->allgather ? x.n * s->ep * s->etp : out.n));
-	tensor_assign(m, &out, moved(m, out, x.n));
+	return out;
+}
+
+/* The exchange back, and the sum of what the experts made of each of `tokens` tokens. */
+static tensor combined(struct machine *m, struct megatron_layer *l, tensor x, int64_t tokens)
+{
+	const struct hparams *s = l->chunk->rank->s;
+	int64_t n = tokens * expert_width(s);
+	tensor sent = !exchanges(s) ? tensor_ref(x)
+				    : moved(m, x, s->allgather ? n * s->ep * s->etp : x.n);
+	tensor out = moved(m, sent, n);
+
+	tensor_unref(m, &sent);
+	return out;
+}
+
+/* Sends tokens to the experts and back, without fused permutation: the dispatcher exchanges the
+ * tokens (alltoall) or gathers those of all ranks (allgather). */
+static tensor routed(struct machine *m, struct megatron_layer *l, tensor x, int64_t rows)
+{
+	const struct hparams *s = l->chunk->rank->s;
+	tensor permuted = moved(m, x, rows * expert_width(s));
+	tensor sent = moe_dispatch(m, l, permuted);
+	tensor out = moe_experts(m, l, sent);
+
+	tensor_assign(m, &out, combined(m, l, out, x.n / expert_width(s)));
 	tensor_unref(m, &permuted);
 	tensor_unref(m, &sent);
 	return out;
@@ -414,28 +247,48 @@ static tensor sent_to_experts(struct machine *m, struct megatron_layer *l, tenso
 	return out;
 }
 
+/* The router's probabilities, which the dispatcher keeps, replace those of the last micro-batch. */
+static tensor routed_again(struct machine *m, struct megatron_layer *l, tensor x)
+{
+	tensor probabilities = route(m, l->chunk->rank, l, x);
+
+	for (size_t i = 0; i < ARRAY_SIZE(l->graph); i++)
+		input_ref_clear(m, &l->graph[i]);
+	return probabilities;
+}
+
+/* The input of the experts; they have a width of their own with --moe-latent-size. */
+static tensor narrowed(struct machine *m, struct megatron_layer *l, tensor x)
+{
+	m->current_term = TERM_MOE_TOKENS;
+	return l->narrow ? parallel_linear(m, l->chunk->rank, x, l->narrow, l->narrow_bias, 0)
+			 : tensor_ref(x);
+}
+
+static void widen(struct machine *m, struct megatron_layer *l, tensor *x)
+{
+	if (l->widen)
+		tensor_assign(m, x,
+			      parallel_linear(m, l->chunk->rank, *x, l->widen, l->widen_bias, 0));
+}
+
 tensor moe_forward(struct machine *m, struct megatron_layer *l, tensor x)
 {
-	struct megatron_rank *r = l->chunk->rank;
-	const struct hparams *s = r->s;
+	const struct hparams *s = l->chunk->rank->s;
 	/* the shared expert runs first, unless it overlaps with the exchange of tokens */
 	int begins =
 		s->shared_ffn && !m->in_graph && !VALUE_OR(s->config, moe_shared_expert_overlap, 0);
 	tensor shared = begins ? maybe_shared_again(m, l, x) : none;
-	tensor probabilities = route(m, r, l, x), out, sent;
+	tensor probabilities = routed_again(m, l, x), out, sent;
 
-	for (size_t i = 0; i < ARRAY_SIZE(l->graph); i++)
-		input_ref_clear(m, &l->graph[i]);
 	/* the CUDA graph ends before tokens are dispatched */
 	if (s->shared_ffn && m->in_graph)
 		shared = shared_expert(m, l, x);
 	m->in_graph = 0;
-	m->current_term = TERM_MOE_TOKENS;
-	sent = l->narrow ? parallel_linear(m, r, x, l->narrow, l->narrow_bias, 0) : tensor_ref(x);
+	sent = narrowed(m, l, x);
 	out = sent_to_experts(m, l, sent);
 	tensor_unref(m, &sent);
-	if (l->widen)
-		tensor_assign(m, &out, parallel_linear(m, r, out, l->widen, l->widen_bias, 0));
+	widen(m, l, &out);
 	tensor_unref(m, &probabilities);
 	if (!s->shared_ffn)
 		return out;
@@ -443,5 +296,31 @@ tensor moe_forward(struct machine *m, struct megatron_layer *l, tensor x)
 		shared = shared_expert(m, l, x);
 	tensor_assign(m, &out, add(m, out, shared));
 	tensor_unref(m, &shared);
+	return out;
+}
+
+tensor moe_prepare(struct machine *m, struct megatron_layer *l, tensor x, tensor *shared)
+{
+	const struct hparams *s = l->chunk->rank->s;
+	tensor probabilities, sent, out;
+
+	*shared = s->shared_ffn ? maybe_shared_again(m, l, x) : none;
+	probabilities = routed_again(m, l, x);
+	sent = narrowed(m, l, x);
+	out = moved(m, sent, dispatched(s, sent.n / expert_width(s)) * expert_width(s));
+	tensor_unref(m, &sent);
+	tensor_unref(m, &probabilities);
+	return out;
+}
+
+tensor moe_combine(struct machine *m, struct megatron_layer *l, tensor x, tensor shared)
+{
+	tensor out;
+
+	m->current_term = TERM_MOE_TOKENS;
+	out = combined(m, l, x, l->chunk->rank->local_rows);
+	widen(m, l, &out);
+	if (shared.storage)
+		tensor_assign(m, &out, add(m, out, shared));
 	return out;
 }

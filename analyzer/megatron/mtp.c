@@ -138,19 +138,17 @@ struct call {
 	struct microbatch *batch;
 };
 
-/* _proj_and_transformer_layer. `in`: hidden states, embedded tokens. */
-static tensor predict(struct machine *m, void *context, const tensor *in)
+/* _concat_embeddings(): the input of the layer's parts. */
+static tensor joined(struct machine *m, struct mtp_layer *l, tensor hidden, tensor tokens)
 {
-	struct call *call = context;
-	struct mtp_layer *l = call->layer;
 	struct megatron_rank *r = l->parts->chunk->rank;
 	tensor embedded, x, both;
 
 	m->current_term = TERM_ATTN_NORM;
-	embedded = hidden_norm(m, r, &l->embedding_norm, in[1]);
+	embedded = hidden_norm(m, r, &l->embedding_norm, tokens);
 	tensor_assign(m, &embedded,
 		      copied_back(m, embedded)); /* the gradient of columns is copied */
-	x = hidden_norm(m, r, &l->hidden_norm, in[0]);
+	x = hidden_norm(m, r, &l->hidden_norm, hidden);
 	tensor_assign(m, &x, copied_back(m, x));
 	both = cat(m, embedded, x);
 	m->current_term = TERM_EMBEDDED;
@@ -159,10 +157,25 @@ static tensor predict(struct machine *m, void *context, const tensor *in)
 	tensor_assign(m, &x, gathered(m, r, x));
 	tensor_assign(m, &x, part(m, r, x));
 	tensor_unref(m, &embedded);
+	return x;
+}
+
+static tensor final_norm(struct machine *m, struct mtp_layer *l, tensor x)
+{
+	m->current_term = TERM_FINAL_NORM;
+	return hidden_norm(m, l->parts->chunk->rank, &l->norm, x);
+}
+
+/* _proj_and_transformer_layer. `in`: hidden states, embedded tokens. */
+static tensor predict(struct machine *m, void *context, const tensor *in)
+{
+	struct call *call = context;
+	struct mtp_layer *l = call->layer;
+	tensor x = joined(m, l, in[0], in[1]);
+
 	for (int64_t i = 0; i < l->count; i++)
 		tensor_assign(m, &x, layer_forward(m, &l->parts[i], call->batch, x));
-	m->current_term = TERM_FINAL_NORM;
-	tensor_assign(m, &x, hidden_norm(m, r, &l->norm, x));
+	tensor_assign(m, &x, final_norm(m, l, x));
 	return x;
 }
 
@@ -188,6 +201,33 @@ static tensor stacked(struct machine *m, const tensor *in, int64_t count)
 	return with_grad_fn(tensor_new(m, in[0].n * count, in[0].type), n, 0);
 }
 
+static void roll_inputs(struct machine *m, struct microbatch *b)
+{
+	m->current_term = TERM_INPUTS;
+	tensor_assign(m, &b->tokens, rolled(m, b->tokens));
+	tensor_assign(m, &b->positions, rolled(m, b->positions));
+}
+
+tensor mtp_enter(struct machine *m, struct model_chunk *c, struct microbatch *b, tensor x)
+{
+	tensor tokens, out;
+
+	roll_inputs(m, b);
+	tokens = chunk_embed(m, c, b);
+	out = joined(m, prediction(c, 0), x, tokens);
+	tensor_unref(m, &tokens);
+	return out;
+}
+
+tensor mtp_leave(struct machine *m, struct model_chunk *c, tensor before, tensor x)
+{
+	tensor list[2] = { before, final_norm(m, prediction(c, 0), x) }, out;
+
+	out = stacked(m, list, 2);
+	tensor_unref(m, &list[1]);
+	return out;
+}
+
 /* MultiTokenPredictionBlock.forward: the hidden states of all predictions, one after the other. */
 static tensor predictions(struct machine *m, struct model_chunk *c, struct microbatch *b, tensor x)
 {
@@ -204,9 +244,7 @@ static tensor predictions(struct machine *m, struct model_chunk *c, struct micro
 		struct call call = { prediction(c, i), b };
 		struct layer_run part = { call.layer->parts, predict, &call, sizeof(call) };
 
-		m->current_term = TERM_INPUTS;
-		tensor_assign(m, &further.tokens, rolled(m, further.tokens));
-		tensor_assign(m, &further.positions, rolled(m, further.positions));
+		roll_inputs(m, &further);
 		in[0] = list[i];
 		in[1] = chunk_embed(m, c, &further);
 		list[i + 1] = maybe_recomputed(m, again, &part, in, 2);
@@ -259,16 +297,16 @@ static tensor masked_losses(struct machine *m, tensor losses, tensor mask)
 	return out;
 }
 
-tensor mtp_forward(struct machine *m, struct model_chunk *c, struct microbatch *b, tensor x)
+tensor mtp_losses(struct machine *m, struct model_chunk *c, struct microbatch *b, tensor *all)
 {
 	struct megatron_rank *r = c->rank;
-	tensor all = predictions(m, c, b, x), part[MAX_MTP + 1], labels, mask, losses, out;
+	tensor part[MAX_MTP + 1], labels, mask, losses, out;
 	int64_t sizes[MAX_MTP + 1];
 
 	for (int64_t i = 0; i <= c->mtp_count; i++)
-		sizes[i] = x.n;
-	split(m, all, part, sizes, (int)c->mtp_count + 1);
-	tensor_unref(m, &all);
+		sizes[i] = all->n / (c->mtp_count + 1);
+	split(m, *all, part, sizes, (int)c->mtp_count + 1);
+	tensor_unref(m, all);
 	labels = tensor_new_as(m, TERM_LOSS, r->rows, I64);
 	mask = b->weights.storage ? tensor_ref(b->weights)
 				  : tensor_new_as(m, TERM_LOSS, r->rows, I64);
@@ -287,4 +325,11 @@ tensor mtp_forward(struct machine *m, struct model_chunk *c, struct microbatch *
 	tensor_unref(m, &labels);
 	tensor_unref(m, &mask);
 	return out;
+}
+
+tensor mtp_forward(struct machine *m, struct model_chunk *c, struct microbatch *b, tensor x)
+{
+	tensor all = predictions(m, c, b, x);
+
+	return mtp_losses(m, c, b, &all);
 }

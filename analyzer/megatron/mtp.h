@@ -15,5 +15,11 @@ struct megatron_layer *chunk_layer(const struct model_chunk *c, int64_t i);
 /* The input of the output layer, which the caller owns. The gradients of the other predictions'
  * losses go through it. */
 tensor mtp_forward(struct machine *m, struct model_chunk *c, struct microbatch *b, tensor x);
+/* The parts of mtp_forward() around the transformer layer of a single prediction: its input;
+ * `before`, that input's hidden states, and the layer's normalized output `x`, one after the other;
+ * and the losses of them (*all is taken). The caller owns the results. */
+tensor mtp_enter(struct machine *m, struct model_chunk *c, struct microbatch *b, tensor x);
+tensor mtp_leave(struct machine *m, struct model_chunk *c, tensor before, tensor x);
+tensor mtp_losses(struct machine *m, struct model_chunk *c, struct microbatch *b, tensor *all);
 
 #endif

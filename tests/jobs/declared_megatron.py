@@ -113,7 +113,8 @@ def config_of(job):
     if "num_experts" in job:
         experts.update(num_moe_experts=job["num_experts"], moe_aux_loss_coeff=0.01)
     more = {k: job[k] for k in ("recompute_granularity", "recompute_method", "recompute_num_layers", "mtp_num_layers",
-                                "pipeline_model_parallel_layout", "deterministic_mode", *LINEAR) if k in job}
+                                "pipeline_model_parallel_layout", "deterministic_mode", "overlap_moe_expert_parallel_comm",
+                                "ep_overlap_early_attn_memory_release", *LINEAR) if k in job}
     if "linear_attention_freq" in job:
         more["linear_attention_freq"] = json.loads(job["linear_attention_freq"])
     if "recompute_modules" in job:
@@ -392,11 +393,13 @@ def batches(job):
                "positions": torch.arange(s, device="cuda").unsqueeze(0), "mask": torch.zeros(1, 1, s, s, dtype=torch.bool, device="cuda")}
 
 
-def forward_step(iterator, model):
+def forward_step(iterator, model, return_schedule_plan=False):
+    """return_schedule_plan: the micro-batch's nodes, which Megatron-core's combined schedule runs beside those of another one."""
     batch = next(iterator)
     if "model_type" in batch:
         return {"t5": t5_step, "bert": bert_step, "llava": llava_step, "mimo": mimo_step}[batch["model_type"]](batch, model)
-    output = model(batch["tokens"], batch["positions"], batch["mask"], labels=batch["labels"])
+    run = model.build_schedule_plan if return_schedule_plan else model
+    output = run(batch["tokens"], batch["positions"], batch["mask"], labels=batch["labels"])
 
     def loss(losses):
         return losses.float().mean(), {"loss": losses.float().mean().detach()}

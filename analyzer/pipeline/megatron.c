@@ -1,5 +1,5 @@
 /* Megatron-core's schedules (pipeline_parallel/schedules.py) on one rank of one stage. */
-#include "megatron/megatron.h"
+#include "pipeline/megatron.h"
 
 #include "torch/checkpoint.h"
 #include "megatron/bert.h"
@@ -10,6 +10,8 @@
 #include "megatron/chunk.h"
 #include "megatron/parameters.h"
 #include "megatron/options.h"
+#include "pipeline/overlap.h"
+#include "pipeline/passes.h"
 #include "megatron/schedule.h"
 #include "megatron/sharded.h"
 #include "megatron/t5.h"
@@ -27,158 +29,6 @@
 static void add_to_buffer(struct machine *m, struct param *p)
 {
 	tensor_unref(m, &p->grad);
-}
-
-/* ---- one micro-batch ---- */
-
-/* get_batch() of Megatron-LM: the first and the last stage have the inputs that they need, other
- * stages none. The first rank of tensor parallelism also keeps the data loader's other tensors; the
- * model is that of the last rank (parameters.c: part()). */
-static void load_batch(struct machine *m, struct model_chunk *c, struct microbatch *b)
-{
-	struct megatron_rank *r = c->rank;
-	const struct hparams *s = r->s;
-	int all = !s->training_loop, whole = all || (s->tp == 1 && (c->first || c->last));
-	/* multi-token prediction embeds the tokens again */
-	int first = c->first || c->mtp_count || whole, last = c->last || whole;
-
-	if (s->encoder_layers) {
-		t5_batch(m, c, b);
-		return;
-	}
-	if (s->is_bert) {
-		bert_batch(m, c, b);
-		return;
-	}
-	if (s->vision.patch) {
-		llava_batch(m, c, b);
-		return;
-	}
-	if (first)
-		b->tokens = tensor_new_as(m, TERM_INPUTS, r->rows, I64);
-	if (last)
-		b->labels = tensor_new_as(m, TERM_INPUTS, r->rows, I64);
-	if (first)
-		b->positions =
-			tensor_new_as(m, TERM_INPUTS, all ? r->rows / s->batch : r->rows, I64);
-	if (all)
-		b->mask = tensor_new_as(m, TERM_INPUTS, r->rows / s->batch * s->tokens, BOOL);
-	else if (s->masks && (first || last))
-		b->mask = tensor_new_as(m, TERM_INPUTS, r->rows * s->tokens, BOOL);
-	if (last && !all)
-		b->weights = tensor_new_as(m, TERM_INPUTS, r->rows, F32);
-}
-
-/* Checkpointed layers keep the mask and the rotary positions until their backward pass. */
-static void release_tables(struct machine *m, struct microbatch *b)
-{
-	tensor_unref(m, &b->mask);
-	tensor_unref(m, &b->rotary);
-}
-
-/* deallocate_pipeline_outputs: a sent output is freed; only its node in the graph is still needed.
- */
-static void deallocate(struct machine *m, tensor *output)
-{
-	tensor kept = *output;
-
-	tensor_unref(m, output);
-	*output = kept;
-	output->storage = NULL;
-}
-
-static void keep(struct machine *m, struct input_ref *k, tensor input)
-{
-	tensor_assign(m, &k->value, tensor_ref(input));
-	tensor_unref(m, &k->gradient);
-}
-
-static void keep_gradient(struct machine *m, struct input_ref *k, const struct param *input)
-{
-	if (input->value.storage && k->value.storage == input->value.storage)
-		tensor_assign(m, &k->gradient, tensor_ref(input->grad));
-}
-
-static void receive(struct machine *m, struct model_chunk *c, struct microbatch *b)
-{
-	struct megatron_rank *r = c->rank;
-
-	if (c->first || b->input.value.storage)
-		return;
-	param_make(m, &b->input, r->local_rows, r->s->hidden, r->s->weights, TERM_PIPELINE);
-	b->input.in = 0;
-}
-
-static void forward_step(struct machine *m, struct model_chunk *c, struct microbatch *b)
-{
-	struct megatron_rank *r = c->rank;
-
-	m->phase = FORWARD;
-	receive(m, c, b);
-	m->tape = &b->tape;
-	offload_begin(r->offload, (int)(c - r->chunks));
-	if (!c->first)
-		keep(m, &c->input, b->input.value);
-	load_batch(m, c, b);
-	load_rotary(m, c, b);
-	b->output = chunk_forward(m, c, b);
-	if (!c->last)
-		tensor_set_term(m, b->output, TERM_PIPELINE);
-	if (!c->last && r->s->training_loop)
-		deallocate(m, &b->output);
-	tensor_unref(m, &b->tokens);
-	tensor_unref(m, &b->labels);
-	tensor_unref(m, &b->weights);
-	tensor_unref(m, &b->positions);
-	tensor_unref(m, &b->token_types);
-	tensor_unref(m, &b->order);
-	t5_batch_release(m, b);
-	llava_batch_release(m, b);
-	if (r->s->recompute != RECOMPUTE_FULL)
-		release_tables(m, b);
-}
-
-/* The variables of the schedule: they keep the last tensors until the next assignment. */
-struct variables {
-	tensor output, output_gradient, input_gradient;
-	struct input_ref graph; /* the graph of the last output; its leaf is the stage's input */
-	struct input_ref input; /* input_tensor */
-};
-
-static void receive_gradient(struct machine *m, struct microbatch *b)
-{
-	m->current_term = TERM_PIPELINE;
-	if (!b->gradient.storage)
-		b->gradient = tensor_new(m, b->output.n, b->output.type);
-}
-
-static void backward_step(struct machine *m, struct model_chunk *c, struct microbatch *b,
-			  struct variables *v)
-{
-	m->phase = BACKWARD;
-	receive_gradient(m, b);
-	tensor_assign(m, &v->output_gradient, b->gradient);
-	tensor_assign(m, &v->output, b->output);
-	backward(m, &b->tape, v->output, tensor_ref(v->output_gradient));
-	sharded_finish(m, c->rank);
-	release_tables(m, b);
-	if (b->input.grad.storage)
-		tensor_set_term(m, b->input.grad, TERM_PIPELINE);
-	keep_gradient(m, &c->input, &b->input);
-	keep_gradient(m, &v->input, &b->input);
-	tensor_assign(m, &v->graph.value, b->input.value);
-	tensor_assign(m, &v->graph.gradient, tensor_ref(b->input.grad));
-	tensor_assign(m, &v->input_gradient, b->input.grad);
-	b->input.value.storage = b->input.grad.storage = b->gradient.storage = NULL;
-}
-
-static void release_variables(struct machine *m, struct variables *v)
-{
-	tensor_unref(m, &v->output);
-	tensor_unref(m, &v->output_gradient);
-	tensor_unref(m, &v->input_gradient);
-	input_ref_clear(m, &v->graph);
-	input_ref_clear(m, &v->input);
 }
 
 /* ---- schedules ---- */
@@ -206,6 +56,33 @@ static void no_pipelining(struct machine *m, struct megatron_rank *r)
 	}
 	schedule_rounds_release(&rounds);
 	m->in_flight = 1;
+}
+
+/* combined_1f1b_schedule_for_no_pipelining(): a forward pass alone, then each one beside the
+ * backward pass of the micro-batch before it. */
+static void no_pipelining_combined(struct machine *m, struct megatron_rank *r)
+{
+	struct variables v = { .output = none };
+	struct batch_rounds rounds = { .window = 3 };
+	struct microbatch b[2] = { { .output = none }, { .output = none } };
+	struct combined_passes p = { .forward_chunk = &r->chunks[0], .forward = &b[0] };
+
+	combined_step(m, &p, &v);
+	p.backward_chunk = &r->chunks[0];
+	for (int64_t left = r->microbatches - 1; left;
+	     left = rounds_left(r, &rounds, m, left - 1)) {
+		p.backward = p.forward;
+		p.forward = p.backward == &b[0] ? &b[1] : &b[0];
+		*p.forward = (struct microbatch){ .output = none };
+		schedule_begin_round(m);
+		combined_step(m, &p, &v);
+	}
+	p.backward = p.forward;
+	p.forward_chunk = NULL;
+	combined_step(m, &p, &v);
+	release_variables(m, &v);
+	schedule_rounds_release(&rounds);
+	m->in_flight = r->microbatches > 1 ? 2 : 1;
 }
 
 /* One forward pass, one backward pass, after p - stage - 1 forward passes. */
@@ -243,6 +120,7 @@ struct interleaving {
 	struct variables v;
 	int64_t total;
 	int overlapped; /* as in Megatron-LM: sends and receives overlap with the passes */
+	int combined;   /* overlap.h */
 };
 
 struct schedule_turn {
@@ -273,13 +151,26 @@ static void receive_turn(struct machine *m, struct interleaving *s, int64_t i)
 		keep(m, &s->v.input, t.batch->input.value);
 }
 
+static void keep_output(struct machine *m, struct interleaving *s, struct schedule_turn t)
+{
+	if (!s->overlapped && !t.chunk->last)
+		tensor_assign(m, &s->v.output, tensor_ref(t.batch->output));
+}
+
+/* The backward pass is done; the schedule has only the gradient of its input. */
+static void forget_pass(struct machine *m, struct variables *v)
+{
+	tensor_unref(m, &v->output);
+	tensor_unref(m, &v->output_gradient);
+	input_ref_clear(m, &v->graph);
+}
+
 static void forward_turn(struct machine *m, struct interleaving *s, int64_t i)
 {
 	struct schedule_turn t = turn_of(s, i, 1);
 
 	forward_step(m, t.chunk, t.batch);
-	if (!s->overlapped && !t.chunk->last)
-		tensor_assign(m, &s->v.output, tensor_ref(t.batch->output));
+	keep_output(m, s, t);
 }
 
 static void backward_turn(struct machine *m, struct interleaving *s, int64_t i)
@@ -287,9 +178,7 @@ static void backward_turn(struct machine *m, struct interleaving *s, int64_t i)
 	struct schedule_turn t = turn_of(s, i, 0);
 
 	backward_step(m, t.chunk, t.batch, &s->v);
-	tensor_unref(m, &s->v.output);
-	tensor_unref(m, &s->v.output_gradient);
-	input_ref_clear(m, &s->v.graph);
+	forget_pass(m, &s->v);
 }
 
 static void receive_gradient_turn(struct machine *m, struct interleaving *s, int64_t i)
@@ -303,10 +192,63 @@ static void receive_gradient_turn(struct machine *m, struct interleaving *s, int
 		receive_gradient(m, t.batch);
 }
 
+/* Passes i (forward) and k (backward); -1: none. */
+struct pair_of_turns {
+	struct interleaving *schedule;
+	int64_t i, k;
+};
+
+static void exchange_turn(struct machine *m, void *context)
+{
+	struct pair_of_turns *pair = context;
+
+	receive_turn(m, pair->schedule, pair->i + 1);
+	receive_gradient_turn(m, pair->schedule, pair->k + 1);
+}
+
+static void combined_turn(struct machine *m, struct interleaving *s, int64_t i, int64_t k)
+{
+	struct pair_of_turns pair = { s, i, k };
+	struct combined_passes p = { .context = &pair };
+	struct schedule_turn f = { NULL, NULL }, b = { NULL, NULL };
+
+	if (i >= 0)
+		f = turn_of(s, i, 1);
+	if (k >= 0)
+		b = turn_of(s, k, 0);
+	if (f.chunk && b.chunk && s->overlapped)
+		p.exchange = exchange_turn;
+	p.forward_chunk = f.chunk;
+	p.forward = f.batch;
+	p.backward_chunk = b.chunk;
+	p.backward = b.batch;
+	combined_step(m, &p, &s->v);
+	if (b.chunk)
+		forget_pass(m, &s->v);
+	if (f.chunk)
+		keep_output(m, s, f);
+}
+
+static void pair_of_turns(struct machine *m, struct interleaving *s, int64_t i, int64_t k)
+{
+	if (s->combined) {
+		combined_turn(m, s, i, k);
+		return;
+	}
+	if (i >= 0)
+		forward_turn(m, s, i);
+	if (i >= 0 && k >= 0 && s->overlapped)
+		receive_turn(m, s, i + 1);
+	if (k >= 0)
+		backward_turn(m, s, k);
+}
+
 static void interleaved(struct machine *m, struct megatron_rank *r)
 {
 	const struct hparams *shape = r->s;
-	struct interleaving s = { .rank = r, .total = r->microbatches * shape->vpp };
+	struct interleaving s = { .rank = r,
+				  .total = r->microbatches * shape->vpp,
+				  .combined = has_combined_passes(shape) };
 	int64_t ahead = schedule_ahead(r);
 
 	s.batches = xcalloc((size_t)s.total, sizeof(*s.batches));
@@ -314,21 +256,18 @@ static void interleaved(struct machine *m, struct megatron_rank *r)
 	for (int64_t i = 0; i < ahead; i++) {
 		if (shape->overlap_warmup && r->stage)
 			receive_turn(m, &s, i + 1);
-		forward_turn(m, &s, i);
+		pair_of_turns(m, &s, i, -1);
 		receive_turn(m, &s, i + 1);
 	}
 	s.overlapped = shape->training_loop;
 	receive_gradient_turn(m, &s, 0);
 	for (int64_t i = ahead; i < s.total; i++) {
-		forward_turn(m, &s, i);
-		if (s.overlapped)
-			receive_turn(m, &s, i + 1);
-		backward_turn(m, &s, i - ahead);
+		pair_of_turns(m, &s, i, i - ahead);
 		receive_turn(m, &s, i + 1);
 		receive_gradient_turn(m, &s, i - ahead + 1);
 	}
 	for (int64_t i = s.total - ahead; i < s.total; i++) {
-		backward_turn(m, &s, i);
+		pair_of_turns(m, &s, -1, i);
 		receive_gradient_turn(m, &s, i + 1);
 	}
 	release_variables(m, &s.v);
@@ -376,6 +315,8 @@ static void run(struct machine *m, const struct hparams *s, int64_t stage)
 			interleaved(m, &r);
 		else if (s->pp > 1)
 			one_forward_one_backward(m, &r);
+		else if (has_combined_passes(s))
+			no_pipelining_combined(m, &r);
 		else
 			no_pipelining(m, &r);
 		offload_end_step(r.offload);
@@ -400,10 +341,10 @@ static void note_assumptions(const struct hparams *s, struct inputs *in)
 				       "counted");
 	if (s->experts)
 		estimate_note(in->out, "tokens are spread evenly over experts");
-	if (s->overlaps_experts)
+	if (s->overlaps_experts && !has_combined_passes(s))
 		estimate_note(in->out, "of overlapped micro-batches, the activations of one more "
 				       "layer are not counted");
-	if (s->offload && s->overlaps_experts)
+	if (s->offload && s->overlaps_experts && !has_combined_passes(s))
 		estimate_note(in->out, "modules are offloaded as without overlapped micro-batches");
 }
 

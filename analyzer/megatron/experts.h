@@ -1,0 +1,20 @@
+/* The local experts of Megatron-core's mixture of experts. */
+#ifndef MEMTRACE_MEGATRON_EXPERTS_H
+#define MEMTRACE_MEGATRON_EXPERTS_H
+
+#include "megatron/model.h"
+
+static inline int64_t local_experts(const struct hparams *s)
+{
+	return s->experts / s->ep;
+}
+
+/* A kernel that makes `n` elements and saves nothing but the size of its input: gathers, scatters,
+ * permutations. */
+tensor moved(struct machine *m, tensor x, int64_t n);
+/* The activation function of an expert, without the router's probabilities. */
+tensor activated(struct machine *m, struct megatron_rank *r, tensor h);
+/* `e`: all local experts. For fp8 the rows are padded by copies. */
+tensor run_experts(struct machine *m, struct megatron_rank *r, struct expert *e, tensor x);
+
+#endif
