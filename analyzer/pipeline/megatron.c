@@ -409,6 +409,7 @@ static int check(const struct hparams *s, struct inputs *in)
 	check_gdn(s, in);
 	check_stages(s, in);
 	check_interleaving(s, in);
+	check_combined_passes(s, in);
 	check_recompute(s, in);
 	check_graphs(s, in);
 	if (s->sequence_parallel && s->tokens / s->cp % s->tp)

@@ -36,6 +36,7 @@ struct layer_plan {
 	struct megatron_layer *layer;
 	int predicts; /* a layer of multi-token prediction */
 	int last;     /* the decoder's last layer */
+	int early;    /* attention's backward pass comes before the experts of the forward pass */
 	struct schedule_node attention, dispatch, mlp, combine, after;
 	struct param detached[DETACHED];
 	tensor before[DETACHED]; /* the same results, with their graph */
@@ -56,6 +57,28 @@ int has_combined_passes(const struct hparams *s)
 {
 	return s->overlaps_experts && !s->graphs.on && s->wrapper == MEGATRON_OWN && !s->pattern &&
 	       !s->is_bert && !s->encoder_layers;
+}
+
+void check_combined_passes(const struct hparams *s, struct inputs *in)
+{
+	if (!s->overlaps_experts)
+		return;
+	if (s->ep == 1)
+		input_reject(in, CONFIG_expert_model_parallel_size,
+			     "at least 2 with overlap_moe_expert_parallel_comm: Megatron-core "
+			     "refuses another");
+	if (s->pp > 1 && s->vpp == 1)
+		input_reject(in, CONFIG_virtual_pipeline_model_parallel_size,
+			     "at least 2 with pipelines and overlap_moe_expert_parallel_comm: "
+			     "Megatron-core refuses another");
+	if (s->allgather)
+		input_reject(in, CONFIG_moe_token_dispatcher_type,
+			     "alltoall or flex with overlap_moe_expert_parallel_comm: "
+			     "Megatron-core refuses another");
+	if (s->recompute == RECOMPUTE_FULL)
+		input_reject(in, CONFIG_recompute_granularity,
+			     "selective or none with overlap_moe_expert_parallel_comm: "
+			     "Megatron-core refuses another");
 }
 
 /* ---- nodes ---- */
@@ -270,6 +293,8 @@ static void run_layers(struct machine *m, struct layer_plan *f, struct microbatc
 		tensor_assign(m, &in, dispatch_forward(m, f, in));
 	if (b && b->layer->router)
 		node_backward(m, &b->dispatch, &g);
+	if (b && b->early)
+		attention_backward(m, b, &g);
 	if (f)
 		tensor_assign(m, &in,
 			      f->layer->router ? experts_forward(m, f, in)
@@ -278,7 +303,7 @@ static void run_layers(struct machine *m, struct layer_plan *f, struct microbatc
 		tensor_assign(m, &in, combine_forward(m, f, in));
 	if (f && f->predicts)
 		tensor_assign(m, &in, after_forward(m, f, in));
-	if (b)
+	if (b && !b->early)
 		attention_backward(m, b, &g);
 	tensor_assign(m, x, in);
 	tensor_assign(m, gradient, g);
@@ -296,6 +321,7 @@ static struct chunk_plan *plan_new(struct model_chunk *c, struct microbatch *b)
 	p->layers = xcalloc((size_t)p->count, sizeof(*p->layers));
 	for (int64_t i = 0; i < p->count; i++) {
 		p->layers[i].layer = chunk_layer(c, i);
+		p->layers[i].early = c->rank->s->early_attention;
 		p->layers[i].predicts = i >= c->layer_count;
 		p->layers[i].last = i == c->layer_count - 1;
 	}

@@ -18,6 +18,8 @@ struct combined_passes {
 /* Does the rank have this schedule? CUDA graphs and sharded models keep the order of the other
  * ones. */
 int has_combined_passes(const struct hparams *s);
+/* Rejects what Megatron-core refuses with it. */
+void check_combined_passes(const struct hparams *s, struct inputs *in);
 /* combined_forward_backward_step() */
 void combined_step(struct machine *m, const struct combined_passes *p, struct variables *v);
 

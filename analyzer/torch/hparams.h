@@ -139,6 +139,7 @@ struct hparams {
 	int shared_gate;      /* moe_shared_expert_gate */
 	int64_t expert_width; /* moe_latent_size; 0: that of the layers */
 	int overlaps_experts; /* overlap_moe_expert_parallel_comm */
+	int early_attention;  /* ep_overlap_early_attn_memory_release */
 	double capacity;      /* most tokens of an expert over its even share; 0: no limit */
 	int pads_experts;
 	enum experts_kind experts_as;

@@ -1,6 +1,7 @@
-"""Recomputed and offloaded modules of Megatron-core, at sizes drawn at random: the estimate against the real framework on the simulated device.
+"""Recomputed and offloaded modules of Megatron-core, and experts that overlap with another micro-batch, at sizes drawn at random: the estimate
+against the real framework on the simulated device.
 
-    python3 tests/accuracy/accuracy_modules.py again|offloaded [COUNT [SEED]]
+    python3 tests/accuracy/accuracy_modules.py again|offloaded|overlapped [COUNT [SEED]]
 
 Prints the relative errors of the peak and of what is allocated after the last step, job by job, of the worst rank.
 """
@@ -68,6 +69,35 @@ def draw_offloaded(random):
     return {**job, "fine_grained_activation_offloading": True, "offload_modules": ",".join(modules)}
 
 
+def draw_overlapped(random):
+    """A job whose experts overlap with another micro-batch, on one stage or interleaved on two; a third of them with offloaded modules."""
+    head, heads, tokens = random.choice([32, 64]), random.choice([8, 12]), random.choice([256, 512, 1024])
+    gated, offloaded = random.random() < 0.5, random.random() < 0.34
+    job = {**MEGATRON, "num_layers": 4, "hidden_size": head * heads, "num_attention_heads": heads, "num_query_groups": heads,
+           "ffn_hidden_size": 128 * random.randint(6, 16), "vocab_size": 128 * random.randint(8, 40), "micro_batch_size": random.choice([1, 2, 4]),
+           "num_microbatches": random.choice([1, 2, 3, 5]), "seq_length": tokens, "swiglu": gated, "add_bias_linear": False,
+           "normalization": "RMSNorm" if gated else "LayerNorm", "num_experts": random.choice([4, 8]), "moe_router_topk": random.choice([2, 3]),
+           "moe_token_dispatcher_type": "alltoall", "moe_ffn_hidden_size": 128 * random.randint(4, 12), "expert_model_parallel_size": 2,
+           "world_size": 2, "overlap_moe_expert_parallel_comm": True}
+    if offloaded:
+        job.update(hidden_size=64 * heads, seq_length=1024, micro_batch_size=random.choice([2, 3]), fine_grained_activation_offloading=True,
+                   offload_modules=random.choice(["core_attn,attn_proj", "attn_norm,mlp_norm", "attn_norm,mlp_norm,qkv_linear,core_attn,attn_proj"]))
+    job["max_position_embeddings"] = job["seq_length"]
+    if random.random() < 0.5:
+        job.update(world_size=4, pipeline_model_parallel_size=2, virtual_pipeline_model_parallel_size=2, num_layers=random.choice([4, 8]),
+                   num_microbatches=random.choice([2, 4, 6]))
+    if random.random() < 0.4:
+        job.update(moe_shared_expert_intermediate_size=128 * random.randint(4, 12))
+    if random.random() < 0.3:
+        job.update(LATENT, q_lora_rank=32 * random.randint(2, 8), kv_lora_rank=32 * random.randint(2, 8), qk_head_dim=32,
+                   qk_pos_emb_head_dim=32, v_head_dim=job["hidden_size"] // heads)
+    if random.random() < 0.3:
+        job.update(recompute_granularity="selective", recompute_modules="layernorm")
+    if random.random() < 0.3:
+        job.update(ep_overlap_early_attn_memory_release=True)
+    return job
+
+
 def errors(job):
     """The relative errors of the peak and of the steady state, of the worst rank; and the bytes of the peak."""
     ranks = job.get("world_size", 1)
@@ -78,7 +108,7 @@ def errors(job):
 
 
 def main():
-    make = {"again": draw, "offloaded": draw_offloaded}[sys.argv[1]]
+    make = {"again": draw, "offloaded": draw_offloaded, "overlapped": draw_overlapped}[sys.argv[1]]
     count, seed = (int(n) for n in (sys.argv[2:] + ["8", "1"][len(sys.argv) - 2:]))
     for i in range(count):
         job = make(random.Random("%d %d" % (seed, i)))
