@@ -4,6 +4,9 @@
 #include "megatron/tensor_parallel.h"
 #include "megatron/transformer_engine.h"
 #include "torch/checkpoint.h"
+
+#include <stdio.h>
+
 #include "util/util.h"
 
 /* transformer_engine/pytorch/module/base.py: the streams of a grouped product; each has a workspace
@@ -25,6 +28,40 @@ tensor moved(struct machine *m, tensor x, int64_t n)
 		node->type = x.type;
 	}
 	return with_grad_fn(tensor_new(m, n, x.type), node, 0);
+}
+
+/* torch.use_deterministic_algorithms(): index_add_() is index_put_() of a copy of its source, with
+ * sorted indices; its gradient needs the source, which is saved. Without it scatter_add_() saves
+ * nothing but indices. Megatron-core 0.14 has no other than that. */
+static int adds_by_index(const struct hparams *s)
+{
+	int major, minor;
+
+	if (!s->deterministic || VALUE_OR(s->config, moe_permute_fusion, 0))
+		return 0;
+	return !GIVEN(s->config, megatron_core_version) ||
+	       sscanf(s->config->megatron_core_version, "%d.%d", &major, &minor) != 2 ||
+	       major > 0 || minor > 14;
+}
+
+tensor unpermuted(struct machine *m, const struct hparams *s, tensor x, int64_t n)
+{
+	struct grad_node *node;
+	tensor out, copy;
+
+	if (!adds_by_index(s))
+		return moved(m, x, n);
+	node = grad_node_new(m, moved_backward, &x, 1);
+	if (node) {
+		node->sizes[0] = x.n;
+		node->type = x.type;
+	}
+	save_for_backward(m, node, x);
+	out = tensor_new(m, n, x.type);
+	tensor_assign(m, &out, tensor_new(m, n, x.type)); /* zeros, twice */
+	copy = tensor_new(m, x.n, x.type);
+	tensor_unref(m, &copy);
+	return with_grad_fn(out, node, 0);
 }
 
 /* x times one factor for each token: x is saved for the gradient of the factors. */

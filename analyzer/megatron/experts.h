@@ -12,6 +12,8 @@ static inline int64_t local_experts(const struct hparams *s)
 /* A kernel that makes `n` elements and saves nothing but the size of its input: gathers, scatters,
  * permutations. */
 tensor moved(struct machine *m, tensor x, int64_t n);
+/* unpermute(): the tokens in their own order; x is the experts' order. */
+tensor unpermuted(struct machine *m, const struct hparams *s, tensor x, int64_t n);
 /* The activation function of an expert, without the router's probabilities. */
 tensor activated(struct machine *m, struct megatron_rank *r, tensor h);
 /* `e`: all local experts. For fp8 the rows are padded by copies. */

@@ -146,30 +146,48 @@ static int exchanges(const struct hparams *s)
 	return s->ep * s->etp > 1;
 }
 
-/* The dispatcher's exchange of tokens (alltoall); allgather has none. */
+/* permute(): before tokens of other ranks are gathered (alltoall), or behind that (allgather). */
+static tensor permuted_tokens(struct machine *m, const struct hparams *s, tensor x)
+{
+	int64_t rows = dispatched(s, x.n / expert_width(s));
+
+	return moved(m, x, rows / (s->allgather ? 1 : s->etp) * expert_width(s));
+}
+
+/* The exchange of tokens between the ranks of expert parallelism (alltoall); allgather has none. */
 tensor moe_dispatch(struct machine *m, struct megatron_layer *l, tensor x)
 {
 	const struct hparams *s = l->chunk->rank->s;
 
 	m->current_term = TERM_MOE_TOKENS;
-	return !s->allgather && exchanges(s) ? moved(m, x, x.n) : tensor_ref(x);
+	return !s->allgather && s->ep > 1 ? moved(m, x, x.n) : tensor_ref(x);
 }
 
-/* Tokens are sorted by expert if a rank has several. */
+/* Tokens of all ranks of expert tensor parallelism, sorted by expert if a rank has several. */
+static tensor dispatched_input(struct machine *m, const struct hparams *s, tensor x)
+{
+	tensor in = !s->allgather && s->etp > 1 ? moved(m, x, x.n * s->etp) : tensor_ref(x);
+
+	if (!s->allgather && local_experts(s) > 1)
+		tensor_assign(m, &in, moved(m, in, in.n));
+	return in;
+}
+
 tensor moe_experts(struct machine *m, struct megatron_layer *l, tensor x)
 {
 	struct megatron_rank *r = l->chunk->rank;
 	const struct hparams *s = r->s;
 	int several = local_experts(s) > 1;
-	tensor sorted = !s->allgather && several ? moved(m, x, x.n) : tensor_ref(x);
-	tensor out = run_experts(m, r, &l->experts[0], sorted);
+	tensor in = dispatched_input(m, s, x), out = run_experts(m, r, &l->experts[0], in);
 
-	tensor_unref(m, &sorted);
+	tensor_unref(m, &in);
 	m->current_term = TERM_MOE_TOKENS;
 	if (several && !s->grouped)
 		tensor_assign(m, &out, contiguous(m, out));
 	if (!s->allgather && several)
 		tensor_assign(m, &out, moved(m, out, out.n));
+	if (!s->allgather && s->etp > 1)
+		tensor_assign(m, &out, moved(m, out, out.n / s->etp));
 	return out;
 }
 
@@ -178,20 +196,25 @@ static tensor combined(struct machine *m, struct megatron_layer *l, tensor x, in
 {
 	const struct hparams *s = l->chunk->rank->s;
 	int64_t n = tokens * expert_width(s);
-	tensor sent = !exchanges(s) ? tensor_ref(x)
-				    : moved(m, x, s->allgather ? n * s->ep * s->etp : x.n);
-	tensor out = moved(m, sent, n);
+	tensor sent, out;
 
+	if (s->allgather) {
+		sent = unpermuted(m, s, x, n * s->ep * s->etp);
+		out = exchanges(s) ? moved(m, sent, n) : tensor_ref(sent);
+	} else {
+		sent = s->ep > 1 ? moved(m, x, x.n) : tensor_ref(x);
+		out = unpermuted(m, s, sent, n);
+	}
 	tensor_unref(m, &sent);
 	return out;
 }
 
 /* Sends tokens to the experts and back, without fused permutation: the dispatcher exchanges the
  * tokens (alltoall) or gathers those of all ranks (allgather). */
-static tensor routed(struct machine *m, struct megatron_layer *l, tensor x, int64_t rows)
+static tensor routed(struct machine *m, struct megatron_layer *l, tensor x)
 {
 	const struct hparams *s = l->chunk->rank->s;
-	tensor permuted = moved(m, x, rows * expert_width(s));
+	tensor permuted = permuted_tokens(m, s, x);
 	tensor sent = moe_dispatch(m, l, permuted);
 	tensor out = moe_experts(m, l, sent);
 
@@ -232,19 +255,10 @@ static tensor sent_to_experts(struct machine *m, struct megatron_layer *l, tenso
 {
 	struct megatron_rank *r = l->chunk->rank;
 	const struct hparams *s = r->s;
-	int64_t rows = dispatched(s, x.n / expert_width(s));
-	tensor tokens, out;
 
-	if (s->allgather && s->ep * s->etp > 1)
+	if (s->allgather && exchanges(s))
 		global_buffer(m, r, x.n * s->ep * s->etp, x.type);
-	if (!s->training_loop)
-		return routed(m, l, x, rows);
-	tokens = moved(m, x, rows * expert_width(s));
-	out = run_experts(m, r, &l->experts[0], tokens);
-	tensor_unref(m, &tokens);
-	m->current_term = TERM_MOE_TOKENS;
-	tensor_assign(m, &out, moved(m, out, x.n));
-	return out;
+	return routed(m, l, x);
 }
 
 /* The router's probabilities, which the dispatcher keeps, replace those of the last micro-batch. */
@@ -307,7 +321,7 @@ tensor moe_prepare(struct machine *m, struct megatron_layer *l, tensor x, tensor
 	*shared = s->shared_ffn ? maybe_shared_again(m, l, x) : none;
 	probabilities = routed_again(m, l, x);
 	sent = narrowed(m, l, x);
-	out = moved(m, sent, dispatched(s, sent.n / expert_width(s)) * expert_width(s));
+	out = permuted_tokens(m, s, sent);
 	tensor_unref(m, &sent);
 	tensor_unref(m, &probabilities);
 	return out;

@@ -59,6 +59,22 @@ def routers_of_torch():
         moe_utils.te_general_gemm = None
 
 
+def deterministic_permutation():
+    """Megatron-LM's command line makes all of PyTorch's algorithms deterministic. The simulated device computes a router's map of tokens without
+    that alone, so that only the sum of the experts' results has it here."""
+    from megatron.core.transformer.moe import token_dispatcher
+    unpermute = token_dispatcher.unpermute
+
+    def deterministic(*args, **more):
+        torch.use_deterministic_algorithms(True)
+        try:
+            return unpermute(*args, **more)
+        finally:
+            torch.use_deterministic_algorithms(False)
+
+    token_dispatcher.unpermute = deterministic
+
+
 LINEAR = ("attention_output_gate", "experimental_attention_variant", "linear_conv_kernel_dim", "linear_key_head_dim", "linear_value_head_dim",
           "linear_num_key_heads", "linear_num_value_heads")
 
@@ -459,6 +475,8 @@ def megatron(job, write):
         expert_model_parallel_size=job.get("expert_model_parallel_size", 1),
         expert_tensor_parallel_size=job.get("expert_tensor_parallel_size", job.get("tensor_model_parallel_size", 1)))
     model_parallel_cuda_manual_seed(1)
+    if job.get("deterministic_mode") and "num_experts" in job:
+        deterministic_permutation()
     config = config_of(job)
     config.finalize_model_grads_func = finalize_model_grads
     sharded = job.get("use_distributed_optimizer", False)
