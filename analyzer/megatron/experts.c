@@ -37,7 +37,7 @@ static int adds_by_index(const struct hparams *s)
 {
 	int major, minor;
 
-	if (!s->deterministic || VALUE_OR(s->config, moe_permute_fusion, 0))
+	if (!s->deterministic || s->fused_permutation)
 		return 0;
 	return !GIVEN(s->config, megatron_core_version) ||
 	       sscanf(s->config->megatron_core_version, "%d.%d", &major, &minor) != 2 ||

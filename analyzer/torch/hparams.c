@@ -408,6 +408,7 @@ static void read_experts(struct hparams *s, struct inputs *in)
 	s->expert_ffn = (int64_t)input_or(in, CONFIG_moe_ffn_hidden_size, s->ffn, MAX_FFN);
 	s->expert_width = (int64_t)input_or_zero(in, CONFIG_moe_latent_size, 0, MAX_WIDTH);
 	s->overlaps_experts = input_flag(in, CONFIG_overlap_moe_expert_parallel_comm, 0);
+	s->fused_permutation = input_flag(in, CONFIG_moe_permute_fusion, 0);
 	s->early_attention = input_flag(in, CONFIG_ep_overlap_early_attn_memory_release, 0);
 	s->shared_ffn =
 		(int64_t)input_or_zero(in, CONFIG_moe_shared_expert_intermediate_size, 0, MAX_FFN);

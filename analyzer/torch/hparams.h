@@ -136,11 +136,12 @@ struct hparams {
 	double attention_dropout, hidden_dropout;
 	/* experts; 0: dense */
 	int64_t experts, topk, expert_ffn, shared_ffn;
-	int shared_gate;      /* moe_shared_expert_gate */
-	int64_t expert_width; /* moe_latent_size; 0: that of the layers */
-	int overlaps_experts; /* overlap_moe_expert_parallel_comm */
-	int early_attention;  /* ep_overlap_early_attn_memory_release */
-	double capacity;      /* most tokens of an expert over its even share; 0: no limit */
+	int shared_gate;       /* moe_shared_expert_gate */
+	int64_t expert_width;  /* moe_latent_size; 0: that of the layers */
+	int overlaps_experts;  /* overlap_moe_expert_parallel_comm */
+	int fused_permutation; /* moe_permute_fusion */
+	int early_attention;   /* ep_overlap_early_attn_memory_release */
+	double capacity;       /* most tokens of an expert over its even share; 0: no limit */
 	int pads_experts;
 	enum experts_kind experts_as;
 	int norm_topk;     /* norm_topk_prob */
