@@ -96,13 +96,18 @@ static void one_forward_one_backward(struct machine *m, struct megatron_rank *r)
 	for (int64_t i = 0; i < ahead; i++) {
 		schedule_begin_round(m);
 		forward_step(m, &r->chunks[0], &b[i]);
+		host_wait_all(m); /* batch_p2p_sync: after each exchange between stages */
 	}
 	for (int64_t i = ahead; i < total; i++) {
 		schedule_begin_round(m);
 		forward_step(m, &r->chunks[0], &b[i]);
+		if (!r->chunks[0].last)
+			host_wait_all(m);
 		tensor_assign(m, &v.output, tensor_ref(b[i].output));
 		input_ref_clear(m, &v.graph);
 		backward_step(m, &r->chunks[0], &b[done++], &v);
+		if (!r->chunks[0].first)
+			host_wait_all(m);
 		total = i + 1 + rounds_left(r, &rounds, m, total - i - 1);
 	}
 	while (done < total)
@@ -121,6 +126,7 @@ struct interleaving {
 	int64_t total;
 	int overlapped; /* as in Megatron-LM: sends and receives overlap with the passes */
 	int combined;   /* overlap.h */
+	int waits;      /* batch_p2p_sync: for the device, after each exchange between stages */
 };
 
 struct schedule_turn {
@@ -179,6 +185,12 @@ static void backward_turn(struct machine *m, struct interleaving *s, int64_t i)
 
 	backward_step(m, t.chunk, t.batch, &s->v);
 	forget_pass(m, &s->v);
+}
+
+static void exchanged(struct machine *m, const struct interleaving *s)
+{
+	if (s->waits)
+		host_wait_all(m);
 }
 
 static void receive_gradient_turn(struct machine *m, struct interleaving *s, int64_t i)
@@ -248,7 +260,8 @@ static void interleaved(struct machine *m, struct megatron_rank *r)
 	const struct hparams *shape = r->s;
 	struct interleaving s = { .rank = r,
 				  .total = r->microbatches * shape->vpp,
-				  .combined = has_combined_passes(shape) };
+				  .combined = has_combined_passes(shape),
+				  .waits = !shape->training_loop };
 	int64_t ahead = schedule_ahead(r);
 
 	s.batches = xcalloc((size_t)s.total, sizeof(*s.batches));
@@ -258,6 +271,7 @@ static void interleaved(struct machine *m, struct megatron_rank *r)
 			receive_turn(m, &s, i + 1);
 		pair_of_turns(m, &s, i, -1);
 		receive_turn(m, &s, i + 1);
+		exchanged(m, &s);
 	}
 	s.overlapped = shape->training_loop;
 	receive_gradient_turn(m, &s, 0);
@@ -265,10 +279,12 @@ static void interleaved(struct machine *m, struct megatron_rank *r)
 		pair_of_turns(m, &s, i, i - ahead);
 		receive_turn(m, &s, i + 1);
 		receive_gradient_turn(m, &s, i - ahead + 1);
+		exchanged(m, &s);
 	}
 	for (int64_t i = s.total - ahead; i < s.total; i++) {
 		pair_of_turns(m, &s, -1, i);
 		receive_gradient_turn(m, &s, i + 1);
+		exchanged(m, &s);
 	}
 	release_variables(m, &s.v);
 	m->in_flight = ahead + (ahead < s.total);
