@@ -104,3 +104,9 @@ tensor compiled_gate(struct machine *m, tensor x, tensor gate)
 	measure(m, OUTPUT_GATE);
 	return out;
 }
+
+void release_masks(struct machine *m, struct megatron_rank *r)
+{
+	while (r->mask_count)
+		tensor_unref(m, &r->masks[--r->mask_count]);
+}

@@ -12,5 +12,7 @@ tensor compiled_dropout_add(struct machine *m, struct megatron_rank *r, tensor x
 			    struct param *bias, tensor residual);
 /* x times the sigmoid of attention's output gate */
 tensor compiled_gate(struct machine *m, tensor x, tensor gate);
+/* Frees the masks of dropout that a checkpointed layer keeps until it returns. */
+void release_masks(struct machine *m, struct megatron_rank *r);
 
 #endif

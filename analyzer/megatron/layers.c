@@ -423,12 +423,6 @@ static tensor layer_mamba(struct machine *m, struct megatron_layer *l, tensor in
 	return out;
 }
 
-void release_masks(struct machine *m, struct megatron_rank *r)
-{
-	while (r->mask_count)
-		tensor_unref(m, &r->masks[--r->mask_count]);
-}
-
 /* A layer of a hybrid model is one part of a transformer layer, or Mamba's. */
 static tensor hybrid_forward(struct machine *m, struct megatron_layer *l, struct microbatch *b,
 			     tensor input)

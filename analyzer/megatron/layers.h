@@ -23,8 +23,6 @@ struct mlp_call {
 void mlp_begin(struct machine *m, struct megatron_layer *l, tensor input, struct mlp_call *call);
 void mlp_end(struct machine *m, struct megatron_layer *l, struct mlp_call *call, tensor *part,
 	     tensor residual);
-/* Frees the masks of dropout that a checkpointed layer keeps until it returns. */
-void release_masks(struct machine *m, struct megatron_rank *r);
 
 /* The parts of a layer that run in a CUDA graph. */
 enum graph_part { GRAPH_ATTENTION, GRAPH_MLP };

@@ -5,7 +5,6 @@
 #include "megatron/bert.h"
 #include "megatron/gdn.h"
 #include "megatron/graphs.h"
-#include "megatron/llava.h"
 #include "megatron/mamba.h"
 #include "megatron/chunk.h"
 #include "megatron/parameters.h"

@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 
+#include "megatron/compiled.h"
 #include "megatron/embedding_loss.h"
 #include "megatron/layers.h"
 #include "megatron/moe.h"
