@@ -12,8 +12,9 @@ import transformers
 
 from models_step import COMPLETED, JOB, ROWS
 
-LAYERS = ("num_hidden_layers", "num_layers", "n_layer", "n_layers", "encoder_layers", "decoder_layers", "num_encoder_layers",
+LAYERS = ("num_hidden_layers", "layers", "num_layers", "n_layer", "n_layers", "encoder_layers", "decoder_layers", "num_encoder_layers",
           "num_decoder_layers", "depth", "encoder_depth", "decoder_depth", "vision_layers", "num_hidden_groups")
+KINDS = ("layer_types", "mlp_layer_types", "layers_block_type")  # a list of them, whose length may be the number of layers
 POSITIONS = ("max_position_embeddings", "n_positions", "context_length", "max_seq_len")
 
 
@@ -35,7 +36,7 @@ def reduced(tree, most):
         for name, value in part.items():
             if name in LAYERS and type(value) is int and value in counts:
                 part[name] = most
-            elif isinstance(value, list) and len(value) in counts:
+            elif isinstance(value, list) and (len(value) in counts or (name in KINDS and not any(part.get(each) for each in LAYERS))):
                 part[name] = value[:most]
             elif name == "per_layer_config" and isinstance(value, dict):
                 part[name] = {key: entry for key, entry in value.items() if int(key) < most}

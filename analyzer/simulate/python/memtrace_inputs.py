@@ -4,6 +4,7 @@ import inspect
 from memtrace_train import Refused, rows_of
 
 SECOND_OF_AUDIO = 16000  # samples of a second
+IMAGE_TOKENS = ("image_token_id", "image_token_index")
 HALF_MINUTE = 3000  # frames of a spectrum
 PATCHES = 32  # patches of an image along each side, where the model takes patches of any number: of 14 pixels, an image of 448 x 448
 
@@ -45,7 +46,9 @@ class Batch:
     @property
     def sees_and_reads(self):
         """The model takes an image beside the text, and no token of the text stands for it."""
-        return "input_ids" in self.accepted and "pixel_values" in self.accepted and image_token(self) is None
+        both = "input_ids" in self.accepted and "pixel_values" in self.accepted
+        named = any(hasattr(part, name) for part in parts(self.config) for name in IMAGE_TOKENS)
+        return both and not named and "codebook_pixel_values" not in self.accepted
 
     def first(self, *names):
         return first(self.config, *names)
@@ -87,7 +90,7 @@ def images_of(b):
 
 def image_token(b):
     """The token of the text that stands for a part of an image; None: there is none."""
-    return b.first("image_token_id", "image_token_index")
+    return b.first(*IMAGE_TOKENS)
 
 
 def tokens_of_image(b):
@@ -277,7 +280,7 @@ def needed(b):
         if name in b.accepted:
             names += [each for each in (name, *others) if each in b.accepted and each in INPUTS]
     names += [name for name in ("input_ids", "pixel_values") if b.sees_and_reads]
-    if "decoder_input_ids" not in b.accepted and b.main == "input_ids" and not b.sees_and_reads:
+    if "decoder_input_ids" not in b.accepted and b.main == "input_ids" and "pixel_values" not in b.needed and not b.sees_and_reads:
         names = [name for name in names if name != "pixel_values"]
     return list(dict.fromkeys(names))
 
