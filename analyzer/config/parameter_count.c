@@ -38,6 +38,8 @@ static const struct {
 	{ "bloom", FUSED_QKV | EMBEDDING_NORM },
 	{ "falcon", FUSED_QKV },
 	{ "phi3", FUSED_QKV | FUSED_GATE_UP },
+	{ "glm", FUSED_GATE_UP },
+	{ "glm4", FUSED_GATE_UP },
 	{ "olmo2", WIDE_QK_NORM },
 };
 

@@ -28,8 +28,10 @@ struct decoder {
 		ROUTER_IN_FP32, /* scores.float(): Mixtral */
 		ROUTER_CONVERTS /* softmax(scores, dtype=float), converted back: Qwen */
 	} router;
-	int fused;            /* one projection for q, k, v; one for gate and up */
+	int fused_qkv;        /* one projection for q, k, v */
+	int fused_mlp;        /* one projection for gate and up */
 	int partial;          /* a part of a head turns (rotary_percent) */
+	int interleaved;      /* neighbours turn together: each layer makes tables of its own */
 	int dropout;          /* hidden_dropout of what the residual gets */
 	int capped;           /* the attention's scores and the logits: cap * tanh(x / cap) */
 	int scaled_embedding; /* the embedding times a number */

@@ -48,7 +48,7 @@ static tensor mlp(struct machine *m, struct llama_layer *l, tensor x)
 {
 	tensor gate, up, h, out;
 
-	if (l->model->row->fused)
+	if (l->model->row->fused_mlp)
 		return fused_mlp(m, l, x);
 	x = module_enter(m, NULL, NULL, x);
 	m->current_term = TERM_MLP_HIDDEN;
@@ -216,16 +216,16 @@ static void make_attention(struct machine *m, struct llama *g, struct llama_laye
 	struct param **weights[3] = { &l->q, &l->k, &l->v };
 	int64_t out = sizes[0];
 
-	if (g->row->fused) { /* qkv_proj comes after o_proj */
+	if (g->row->fused_qkv) { /* qkv_proj comes after o_proj */
 		l->o = weight(m, g, s->hidden, out, TERM_ATTENTION_WEIGHTS);
 		sizes[0] += 2 * sizes[1];
 	}
-	for (int i = 0; i < (g->row->fused ? 1 : 3); i++) {
+	for (int i = 0; i < (g->row->fused_qkv ? 1 : 3); i++) {
 		*weights[i] = weight(m, g, sizes[i], s->hidden, TERM_ATTENTION_WEIGHTS);
 		if (s->qkv_bias)
 			l->bias[i] = weight(m, g, 1, sizes[i], TERM_ATTENTION_WEIGHTS);
 	}
-	if (!g->row->fused)
+	if (!g->row->fused_qkv)
 		l->o = weight(m, g, s->hidden, out, TERM_ATTENTION_WEIGHTS);
 	if (g->row->qk_norm == QK_NONE)
 		return;
@@ -259,9 +259,9 @@ static void make_layer(struct machine *m, struct llama *g, struct llama_layer *l
 	if (l->sparse) {
 		experts_make(m, &g->w.module, s, g->row->router == ROUTER_CONVERTS, &l->experts);
 	} else {
-		l->gate = weight(m, g, g->row->fused ? 2 * s->ffn : s->ffn, s->hidden,
+		l->gate = weight(m, g, g->row->fused_mlp ? 2 * s->ffn : s->ffn, s->hidden,
 				 TERM_MLP_WEIGHTS);
-		if (!g->row->fused)
+		if (!g->row->fused_mlp)
 			l->up = weight(m, g, s->ffn, s->hidden, TERM_MLP_WEIGHTS);
 		l->down = weight(m, g, s->hidden, s->ffn, TERM_MLP_WEIGHTS);
 	}

@@ -8,19 +8,18 @@
 #include "torch/ops.h"
 
 /* (x * cos) + (rotate_half(x) * sin) */
-static tensor turned(struct machine *m, const struct llama_layer *l, tensor x)
+static tensor turned(struct machine *m, const struct rotary_table *table, tensor x)
 {
-	const struct llama *g = l->model;
 	tensor a, b, first, second;
 
-	a = mul(m, x, g->rope[l->sliding].cos);
+	a = mul(m, x, table->cos);
 	first = slice(m, x, x.n / 2);
 	second = slice(m, x, x.n / 2);
 	tensor_assign(m, &second, scale(m, second));
 	b = cat(m, second, first);
 	tensor_unref(m, &second);
 	tensor_unref(m, &first);
-	first = mul(m, b, g->rope[l->sliding].sin);
+	first = mul(m, b, table->sin);
 	tensor_unref(m, &b);
 	b = add(m, a, first);
 	tensor_unref(m, &a);
@@ -29,20 +28,35 @@ static tensor turned(struct machine *m, const struct llama_layer *l, tensor x)
 }
 
 /* With a partial rotation the heads are put together again, even if all of them turn. */
-static tensor rotated(struct machine *m, const struct llama_layer *l, tensor x)
+static tensor rotated(struct machine *m, const struct llama_layer *l,
+		      const struct rotary_table *table, tensor x)
 {
 	int64_t n = x.n / l->model->s->head * l->model->rotary;
 	tensor part, rest, out;
 
 	if (!l->model->row->partial)
-		return turned(m, l, x);
+		return turned(m, table, x);
 	part = n == x.n ? tensor_ref(x) : slice(m, x, n);
 	rest = slice(m, x, x.n - n);
-	out = turned(m, l, part);
+	out = turned(m, table, part);
 	tensor_assign(m, &out, cat(m, out, rest));
 	tensor_unref(m, &rest);
 	tensor_unref(m, &part);
 	return out;
+}
+
+/* The tables of a layer: those of all layers, or with neighbours that turn together half of each,
+ * every number twice. */
+static struct rotary_table tables_of(struct machine *m, const struct llama_layer *l)
+{
+	const struct llama *g = l->model;
+	const struct rotary_table *all = &g->rope[l->sliding];
+
+	if (!g->row->interleaved)
+		return (struct rotary_table){ tensor_ref(all->cos), tensor_ref(all->sin) };
+	m->current_term = TERM_ROPE;
+	return (struct rotary_table){ tensor_new(m, all->cos.n, all->cos.type),
+				      tensor_new(m, all->sin.n, all->sin.type) };
 }
 
 /* repeat_kv: a single key/value head is expanded without a copy. */
@@ -156,7 +170,7 @@ static tensor projected(struct machine *m, struct llama_layer *l, tensor x, tens
 	const struct hparams *s = l->model->s;
 	struct param *weights[3] = { l->q, l->k, l->v };
 
-	return l->model->row->fused
+	return l->model->row->fused_qkv
 		       ? slice(m, all, x.n / s->hidden * (i ? s->groups : s->heads) * s->head)
 		       : linear(m, x, weights[i], l->bias[i]);
 }
@@ -168,7 +182,7 @@ static void project(struct machine *m, struct llama_layer *l, tensor x, tensor *
 	const struct decoder *row = l->model->row;
 	struct param *norms[2] = { l->q_norm, l->k_norm };
 	const int64_t width = l->model->s->head;
-	tensor all = row->fused ? linear(m, x, l->q, l->bias[0]) : none;
+	tensor all = row->fused_qkv ? linear(m, x, l->q, l->bias[0]) : none;
 
 	for (int i = 0; i < 3; i++) {
 		out[i] = projected(m, l, x, all, i);
@@ -192,6 +206,7 @@ static void project(struct machine *m, struct llama_layer *l, tensor x, tensor *
 tensor llama_attention(struct machine *m, struct llama_layer *l, tensor x, tensor *weights)
 {
 	struct llama *g = l->model;
+	struct rotary_table table;
 	tensor part[3], q, k, v, out, now;
 
 	x = module_enter(m, NULL, NULL, x);
@@ -201,8 +216,12 @@ tensor llama_attention(struct machine *m, struct llama_layer *l, tensor x, tenso
 	/* the gradient of the fused kernels has the layout of the projection */
 	if (g->s->attention == EAGER || (mask_of(l).storage && g->s->groups != g->s->heads))
 		tensor_assign(m, &v, copied_back(m, v));
-	now = rotated(m, l, q);
-	out = rotated(m, l, k);
+	table = tables_of(m, l);
+	m->current_term = TERM_ATTN_QKV;
+	now = rotated(m, l, &table, q);
+	out = rotated(m, l, &table, k);
+	tensor_unref(m, &table.cos);
+	tensor_unref(m, &table.sin);
 	tensor_assign(m, &q, now);
 	tensor_assign(m, &k, out);
 	out = g->s->attention == EAGER ? eager(m, g, q, k, v, weights) : sdpa(m, l, q, k, v);

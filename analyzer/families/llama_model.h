@@ -17,6 +17,10 @@ struct llama_layer {
 	tensor logits; /* the router's logits, kept for the auxiliary loss */
 };
 
+struct rotary_table {
+	tensor cos, sin;
+};
+
 struct llama {
 	const struct hparams *s;
 	const struct decoder *row;
@@ -25,9 +29,7 @@ struct llama {
 	struct llama_layer *layers;
 	struct param *tokens, *last, *head;
 	tensor mask, sliding, places, frequencies[5]; /* places: position_ids */
-	struct {
-		tensor cos, sin;
-	} rope[2]; /* of layers that see all tokens, and of those with a window */
+	struct rotary_table rope[2]; /* of layers that see all tokens, and of those with a window */
 	struct loop loop;
 };
 

@@ -128,6 +128,15 @@ static const struct {
 	{ "gemma3_text", CONFIG_num_query_groups, "4" },
 	{ "gemma3_text", CONFIG_vocab_size, "262208" },
 	{ "gemma3_text", CONFIG_max_position_embeddings, "131072" },
+	{ "glm", CONFIG_add_qkv_bias, "true" },
+	{ "glm", CONFIG_rotary_percent, "0.5" },
+	{ "glm", CONFIG_num_query_groups, "2" },
+	{ "glm", CONFIG_kv_channels, "128" },
+	{ "glm4", CONFIG_add_qkv_bias, "true" },
+	{ "glm4", CONFIG_rotary_percent, "0.5" },
+	{ "glm4", CONFIG_num_query_groups, "2" },
+	{ "glm4", CONFIG_kv_channels, "128" },
+	{ "glm4", CONFIG_norms_per_layer, "4" },
 	{ "olmo", CONFIG_norms_per_layer, "0" },
 	{ "olmo2", CONFIG_qk_layernorm, "true" },
 	{ "gpt2", CONFIG_normalization, "LayerNorm" },
@@ -206,9 +215,10 @@ static const struct {
 };
 
 static const char *const types[] = {
-	"llama",     "mistral",     "qwen2",       "qwen3", "gemma",  "gemma2",  "gemma3_text",
-	"gpt2",      "gpt_neox",    "phi3",        "olmo",  "olmo2",  "mixtral", "qwen2_moe",
-	"qwen3_moe", "deepseek_v3", "llama4_text", "bloom", "falcon", "vit",     NULL,
+	"llama",       "mistral", "qwen2",    "qwen3",     "gemma",     "gemma2",
+	"gemma3_text", "gpt2",    "gpt_neox", "phi3",      "glm",       "glm4",
+	"olmo",        "olmo2",   "mixtral",  "qwen2_moe", "qwen3_moe", "deepseek_v3",
+	"llama4_text", "bloom",   "falcon",   "vit",       NULL,
 };
 
 /* Fields that an earlier file may have set and this architecture need not have. */
@@ -324,6 +334,10 @@ static int put_rest(struct reader *r, const struct doc_node *map, const char *ty
 				    c->ffn_hidden_size) ||
 			 put_number(r, CONFIG_ffn_hidden_size,
 				    doc_number(map, "intermediate_size_mlp", 16384));
+	} else if (!strcmp(type, "glm") || !strcmp(type, "glm4")) {
+		/* attention_bias is that of queries, keys and values alone */
+		r->key = "attention_bias";
+		status = reader_put(r, CONFIG_attention_output_bias, "false");
 	} else if (!strcmp(type, "gpt_neox") && c->add_qkv_bias) {
 		r->key = "add_bias_linear";
 		status = reader_put(r, CONFIG_add_bias_linear, "true");

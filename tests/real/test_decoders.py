@@ -12,6 +12,8 @@ FAMILIES = {
     "qwen3": {**SIZES, "head_dim": 80},
     "qwen3_moe": {**SIZES, "head_dim": 80, "num_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 384, "norm_topk_prob": True},
     "phi3": {**SIZES, **PHI, "resid_pdrop": 0.1, "sliding_window": 512},
+    "glm": {**SIZES, **PHI, "head_dim": 64},
+    "glm4": {**SIZES, **PHI, "head_dim": 96, "attention_bias": False},
     "gemma": {**SIZES, "head_dim": 96},
     "gemma2": {**SIZES, "head_dim": 96, "num_hidden_layers": 4, "sliding_window": 256},
     "gemma3_text": {**SIZES, "head_dim": 48, "num_hidden_layers": 8, "sliding_window": 256},
