@@ -34,7 +34,8 @@ struct decoder {
 	int interleaved;      /* neighbours turn together: each layer makes tables of its own */
 	int dropout;          /* hidden_dropout of what the residual gets */
 	int capped;           /* the attention's scores and the logits: cap * tanh(x / cap) */
-	int scaled_embedding; /* the embedding times a number */
+	int scaled_embedding; /* the embedding times a number, which is a buffer */
+	int scaled; /* embedding, what the residual gets, and logits, times a number each */
 };
 
 /* The decoder of a model_type; NULL: the type has another forward pass. */

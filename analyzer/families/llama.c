@@ -78,6 +78,8 @@ static tensor added(struct machine *m, struct llama *g, tensor residual, struct 
 	if (g->row->norms != NORMS_BEFORE)
 		tensor_assign(m, &part, normed(m, g->row, norm, part, g->s->hidden));
 	tensor_assign(m, &part, dropout(m, part, g->row->dropout ? g->s->hidden_dropout : 0));
+	if (g->row->scaled)
+		tensor_assign(m, &part, scale(m, part));
 	out = add(m, residual, part);
 	tensor_unref(m, &part);
 	tensor_unref(m, &residual);
@@ -179,7 +181,7 @@ static tensor layers(struct machine *m, struct llama *g, tensor tokens)
 	tokens = module_enter(m, NULL, NULL, tokens);
 	m->current_term = TERM_EMBEDDED;
 	embedded = embedding(m, tokens, g->tokens, s->hidden);
-	if (g->row->scaled_embedding)
+	if (g->row->scaled_embedding || g->row->scaled)
 		tensor_assign(m, &embedded, scale(m, embedded));
 	make_places(m, g);
 	make_mask(m, g, embedded);
@@ -340,6 +342,8 @@ static tensor forward(struct machine *m, void *model, tensor *logits)
 	*logits = linear(m, x, g->head, NULL);
 	if (g->row->capped)
 		tensor_assign(m, logits, capped(m, *logits));
+	if (g->row->scaled)
+		tensor_assign(m, logits, scale(m, *logits));
 	loss = causal_loss(m, g->s, *logits, g->loop.tokens);
 	loss = with_auxiliary_loss(m, g, loss);
 	tensor_unref(m, &x);

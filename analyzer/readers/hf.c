@@ -64,6 +64,7 @@ static const struct key_row rows[] = {
 	{ "attention_dropout", CONFIG_attention_dropout, NULL },
 	{ "attn_pdrop", CONFIG_attention_dropout, NULL },
 	{ "hidden_dropout", CONFIG_hidden_dropout, NULL },
+	{ "residual_dropout", CONFIG_hidden_dropout, NULL },
 	{ "resid_pdrop", CONFIG_hidden_dropout, NULL },
 	{ "embd_pdrop", CONFIG_embedding_dropout, NULL },
 	{ "activation_function", CONFIG_hidden_act, NULL },
@@ -137,6 +138,11 @@ static const struct {
 	{ "glm4", CONFIG_num_query_groups, "2" },
 	{ "glm4", CONFIG_kv_channels, "128" },
 	{ "glm4", CONFIG_norms_per_layer, "4" },
+	{ "seed_oss", CONFIG_add_qkv_bias, "true" },
+	{ "seed_oss", CONFIG_num_query_groups, "8" },
+	{ "seed_oss", CONFIG_kv_channels, "128" },
+	{ "seed_oss", CONFIG_attention_dropout, "0.1" },
+	{ "seed_oss", CONFIG_hidden_dropout, "0.1" },
 	{ "olmo", CONFIG_norms_per_layer, "0" },
 	{ "olmo2", CONFIG_qk_layernorm, "true" },
 	{ "gpt2", CONFIG_normalization, "LayerNorm" },
@@ -215,10 +221,10 @@ static const struct {
 };
 
 static const char *const types[] = {
-	"llama",       "mistral", "qwen2",    "qwen3",     "gemma",     "gemma2",
-	"gemma3_text", "gpt2",    "gpt_neox", "phi3",      "glm",       "glm4",
-	"olmo",        "olmo2",   "mixtral",  "qwen2_moe", "qwen3_moe", "deepseek_v3",
-	"llama4_text", "bloom",   "falcon",   "vit",       NULL,
+	"llama",   "mistral",   "qwen2",     "qwen3",       "gemma",       "gemma2", "gemma3_text",
+	"gpt2",    "gpt_neox",  "phi3",      "glm",         "glm4",        "olmo",   "olmo2",
+	"mixtral", "qwen2_moe", "qwen3_moe", "deepseek_v3", "llama4_text", "bloom",  "falcon",
+	"vit",     "granite",   "seed_oss",  NULL,
 };
 
 /* Fields that an earlier file may have set and this architecture need not have. */
@@ -334,7 +340,7 @@ static int put_rest(struct reader *r, const struct doc_node *map, const char *ty
 				    c->ffn_hidden_size) ||
 			 put_number(r, CONFIG_ffn_hidden_size,
 				    doc_number(map, "intermediate_size_mlp", 16384));
-	} else if (!strcmp(type, "glm") || !strcmp(type, "glm4")) {
+	} else if (!strcmp(type, "glm") || !strcmp(type, "glm4") || !strcmp(type, "seed_oss")) {
 		/* attention_bias is that of queries, keys and values alone */
 		r->key = "attention_bias";
 		status = reader_put(r, CONFIG_attention_output_bias, "false");

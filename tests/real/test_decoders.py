@@ -14,6 +14,8 @@ FAMILIES = {
     "phi3": {**SIZES, **PHI, "resid_pdrop": 0.1, "sliding_window": 512},
     "glm": {**SIZES, **PHI, "head_dim": 64},
     "glm4": {**SIZES, **PHI, "head_dim": 96, "attention_bias": False},
+    "granite": {**SIZES, "embedding_multiplier": 12.0, "logits_scaling": 8.0, "residual_multiplier": 0.22, "attention_multiplier": 0.015625},
+    "seed_oss": {**SIZES, "head_dim": 96},
     "gemma": {**SIZES, "head_dim": 96},
     "gemma2": {**SIZES, "head_dim": 96, "num_hidden_layers": 4, "sliding_window": 256},
     "gemma3_text": {**SIZES, "head_dim": 48, "num_hidden_layers": 8, "sliding_window": 256},
