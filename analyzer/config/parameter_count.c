@@ -26,8 +26,8 @@ int config_is_t5(const char *type)
 }
 
 /* Projections that transformers has in one module and other frameworks in several; norms of all
- * heads together; a norm of the embeddings. */
-enum { FUSED_QKV = 1, FUSED_GATE_UP = 2, WIDE_QK_NORM = 4, EMBEDDING_NORM = 8 };
+ * heads together; a norm of the embeddings; a bias of the output layer. */
+enum { FUSED_QKV = 1, FUSED_GATE_UP = 2, WIDE_QK_NORM = 4, EMBEDDING_NORM = 8, HEAD_BIAS = 16 };
 
 static const struct {
 	const char *model_type;
@@ -41,6 +41,7 @@ static const struct {
 	{ "glm", FUSED_GATE_UP },
 	{ "glm4", FUSED_GATE_UP },
 	{ "olmo2", WIDE_QK_NORM },
+	{ "phi", HEAD_BIAS },
 };
 
 struct count {
@@ -340,7 +341,7 @@ static void decoder_only(struct count *n, int64_t vocabulary, int64_t ffn)
 	norm(n, norms * (__int128)c->num_layers + (norms > 0) + !!(n->fused & EMBEDDING_NORM),
 	     n->h);
 	if (c->untie_embeddings_and_output_weights)
-		linear(n, 1, n->h, vocabulary, 0);
+		linear(n, 1, n->h, vocabulary, n->fused & HEAD_BIAS);
 }
 
 static int has_images(const struct config *c)

@@ -39,7 +39,7 @@ struct plain {
 	enum activation activation;
 	double embedding_dropout;
 	struct plain_layer *layers;
-	struct param *tokens, *positions, *head;
+	struct param *tokens, *positions, *head, *head_bias;
 	struct pair patches;     /* the convolution over an image */
 	struct pair first, last; /* norms before and after the layers */
 	struct pair middle;      /* after the layers of an encoder */

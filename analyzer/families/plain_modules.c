@@ -260,7 +260,7 @@ tensor plain_output(struct machine *m, struct plain *g, tensor x, tensor *logits
 	tensor loss;
 
 	m->current_term = TERM_LOGITS;
-	*logits = linear(m, x, g->head, NULL);
+	*logits = linear(m, x, g->head, g->head_bias);
 	loss = causal_loss(m, g->s, *logits, g->loop.tokens);
 	tensor_unref(m, &x);
 	return loss;

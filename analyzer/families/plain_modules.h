@@ -35,6 +35,9 @@ tensor plain_eager(struct machine *m, struct plain *g, const tensor *in, tensor 
  * layer, or NULL. *weights are the caller's. */
 tensor plain_attention(struct machine *m, struct plain_layer *l, tensor x, const struct pair *last,
 		       tensor *weights);
+/* The attention of queries, keys and values, of which the first part of each head turns: queries
+ * and keys are replaced. *weights are the caller's. */
+tensor plain_rotary_attention(struct machine *m, struct plain *g, tensor *in, tensor *weights);
 /* (x * cos) + (rotate_half(x) * sin) */
 tensor plain_turned(struct machine *m, struct plain *g, tensor x);
 /* The activation function of the feed-forward network. */

@@ -164,6 +164,14 @@ static const struct {
 	{ "gpt_neox", CONFIG_mlp_bias, "true" },
 	{ "gpt_neox", CONFIG_add_qkv_bias, "true" },
 	{ "gpt_neox", CONFIG_attention_output_bias, "true" },
+	{ "phi", CONFIG_normalization, "LayerNorm" },
+	{ "phi", CONFIG_swiglu, "false" },
+	{ "phi", CONFIG_hidden_act, "gelu_new" },
+	{ "phi", CONFIG_rotary_percent, "0.5" },
+	{ "phi", CONFIG_add_bias_linear, "true" },
+	{ "phi", CONFIG_attention_output_bias, "true" },
+	{ "phi", CONFIG_mlp_bias, "true" },
+	{ "phi", CONFIG_norms_per_layer, "1" },
 	{ "bloom", CONFIG_normalization, "LayerNorm" },
 	{ "bloom", CONFIG_swiglu, "false" },
 	{ "bloom", CONFIG_hidden_act, "gelu" },
@@ -224,7 +232,7 @@ static const char *const types[] = {
 	"llama",   "mistral",   "qwen2",     "qwen3",       "gemma",       "gemma2", "gemma3_text",
 	"gpt2",    "gpt_neox",  "phi3",      "glm",         "glm4",        "olmo",   "olmo2",
 	"mixtral", "qwen2_moe", "qwen3_moe", "deepseek_v3", "llama4_text", "bloom",  "falcon",
-	"vit",     "granite",   "seed_oss",  NULL,
+	"vit",     "granite",   "seed_oss",  "phi",         NULL,
 };
 
 /* Fields that an earlier file may have set and this architecture need not have. */

@@ -22,6 +22,7 @@ FAMILIES = {
     "olmo": {**SIZES, "tie_word_embeddings": True},
     "olmo2": {**SIZES, "num_key_value_heads": 10},
     "gpt_neox": {**{k: v for k, v in SIZES.items() if k != "num_key_value_heads"}, "hidden_dropout": 0.1},
+    "phi": {**{k: v for k, v in SIZES.items() if k != "num_key_value_heads"}, **PHI, "resid_pdrop": 0.1, "embd_pdrop": 0.1},
     "bloom": {"hidden_size": 640, "n_layer": 3, "n_head": 10, "vocab_size": 6144, "hidden_dropout": 0.1},
     "falcon": {"hidden_size": 640, "num_hidden_layers": 3, "num_attention_heads": 10, "num_kv_heads": 5, "new_decoder_architecture": True,
                "ffn_hidden_size": 1728, "vocab_size": 6144},
