@@ -29,23 +29,25 @@ static int is_same_function(const struct mt_frame *a, const struct mt_frame *b)
 	return a && b && a->file == b->file && a->function == b->function;
 }
 
-/* Does the model call the layer, that is, the outermost forward() that most linear layers have, or
- * the job's own code alone? A small net in the loss is another model. */
-static int is_of_model(const struct metrics_pass *p, uint32_t stack)
+/* The place of a root in the list; MOST_ROOTS: it has none. */
+static size_t place_of(const struct head_depths *d, const struct mt_frame *root)
 {
-	const struct tables *t = p->tables;
-	const struct mt_frame *root = root_of(t, stack);
-	uint32_t same = 0, others = 0;
+	size_t i = 0;
 
-	if (depth_of(t, stack) < 2)
-		return 1;
-	for (uint32_t i = 1; i < t->stack_count; i++) {
-		if (!(p->tags[i] & TAGGED(LINEAR)))
-			continue;
-		same += is_same_function(root_of(t, i), root);
-		others += !is_same_function(root_of(t, i), root);
-	}
-	return same >= others;
+	while (i < MOST_ROOTS && d->roots[i] && !is_same_function(d->roots[i], root))
+		i++;
+	return i;
+}
+
+static void add_root(struct head_depths *d, const struct mt_frame *root)
+{
+	const size_t i = root ? place_of(d, root) : MOST_ROOTS;
+
+	if (i == MOST_ROOTS)
+		return;
+	d->roots[i] = root;
+	if (++d->layers[i] > d->most)
+		d->most = d->layers[i];
 }
 
 struct head_depths metrics_head_depths(const struct metrics_pass *p)
@@ -58,15 +60,28 @@ struct head_depths metrics_head_depths(const struct metrics_pass *p)
 
 			d.least = depth < d.least ? depth : d.least;
 			d.greatest = depth > d.greatest ? depth : d.greatest;
+			add_root(&d, root_of(p->tables, i));
 		}
 	return d;
+}
+
+/* Does the model call the layer, that is, the outermost forward() that most linear layers have, or
+ * the job's own code alone? A small net in the loss is another model. */
+static int is_of_model(const struct metrics_pass *p, const struct head_depths *d, uint32_t stack)
+{
+	size_t i;
+
+	if (depth_of(p->tables, stack) < 2)
+		return 1;
+	i = place_of(d, root_of(p->tables, stack));
+	return i < MOST_ROOTS && d->roots[i] && d->layers[i] == d->most;
 }
 
 int metrics_is_head(const struct metrics_pass *p, const struct head_depths *d, uint32_t stack)
 {
 	return stack < p->tables->stack_count && p->tags[stack] & TAGGED(LINEAR) &&
 	       !(p->tags[stack] & TAGGED(ATTENTION)) && d->least < d->greatest &&
-	       depth_of(p->tables, stack) == d->least && is_of_model(p, stack);
+	       depth_of(p->tables, stack) == d->least && is_of_model(p, d, stack);
 }
 
 /* Notes a block of a linear layer: of the head, or of another one. */

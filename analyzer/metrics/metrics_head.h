@@ -5,8 +5,14 @@
 #include "metrics/metrics_pass.h"
 
 /* The least and the greatest number of forward() methods around a linear layer. */
+/* The depths of all linear layers, and the outermost forward() methods that call them: the models,
+ * or the nets beside them. */
+enum { MOST_ROOTS = 16 };
 struct head_depths {
 	unsigned least, greatest;
+	const struct mt_frame *roots[MOST_ROOTS];
+	uint32_t layers[MOST_ROOTS]; /* of each root */
+	uint32_t most;               /* of any */
 };
 
 struct head_depths metrics_head_depths(const struct metrics_pass *p);

@@ -357,6 +357,8 @@ static void fill(struct model_result *r, const json_t *o, const char *versions)
 				    .versions = xstrdup(versions),
 				    .phase = word_of(o, "peak_phase"),
 				    .text_alone = json_is_true(json_object_get(o, "text_alone")),
+				    .takes_images =
+					    json_is_true(json_object_get(o, "takes_images")),
 				    .parameters = number_of(o, "num_parameters"),
 				    .peak = number_of(o, "peak_bytes"),
 				    .steady = number_of(o, "steady_bytes"),

@@ -11,7 +11,8 @@
 struct model_result {
 	char *model, *versions;   /* the class; the packages */
 	char *phase;              /* of the peak */
-	int text_alone;           /* it takes images or the like, and got none */
+	int text_alone;           /* it takes images, sounds or videos, and got none */
+	int takes_images;         /* images_per_sequence adds them to its text */
 	int64_t parameters;       /* of the whole model */
 	int64_t peak, steady;     /* allocated bytes */
 	int64_t reserved, device; /* their own maxima */

@@ -95,7 +95,9 @@ static int read_config(const struct config *c, struct estimate *out, struct err 
 	if (r.text_alone)
 		estimate_note(
 			out,
-			"the batch has no images: images_per_sequence=N adds N images to each sequence, and with them what their encoder keeps");
+			"the batch has text alone: what an encoder of images or sounds would keep is not counted%s",
+			r.takes_images ? "; images_per_sequence=N adds N images to each sequence"
+				       : "");
 	model_result_release(&r);
 	return 0;
 }

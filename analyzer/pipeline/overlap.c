@@ -80,6 +80,21 @@ void check_combined_passes(const struct hparams *s, struct inputs *in)
 		input_reject(in, CONFIG_recompute_granularity,
 			     "selective or none with overlap_moe_expert_parallel_comm: "
 			     "Megatron-core refuses another");
+	if (s->mtp > 1)
+		input_reject(in, CONFIG_mtp_num_layers,
+			     "at most 1 with overlap_moe_expert_parallel_comm: Megatron-core "
+			     "refuses another");
+	if (s->mtp == 1 && s->pp == 1)
+		input_reject(in, CONFIG_pipeline_model_parallel_size,
+			     "at least 2 with mtp_num_layers and "
+			     "overlap_moe_expert_parallel_comm: Megatron-core refuses another");
+	if (s->shared_ffn && VALUE_OR(in->c, moe_shared_expert_overlap, 0))
+		input_reject(in, CONFIG_moe_shared_expert_overlap,
+			     "false with overlap_moe_expert_parallel_comm: Megatron-core refuses "
+			     "another");
+	if (has_combined_passes(s) && s->recompute_moe)
+		input_reject(in, CONFIG_recompute_modules,
+			     "none of moe with overlap_moe_expert_parallel_comm: not modelled yet");
 }
 
 /* ---- nodes ---- */

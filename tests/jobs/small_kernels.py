@@ -60,7 +60,7 @@ CASES = {
     "product": lambda t: [t.grid.prod(-1), t.grid.prod(0), t.small.prod(1, dtype=torch.int32), t.counts[:4].prod()],
     "selected rows": lambda t: [t.grid.index_select(0, t.rows % 6), t.grid.index_select(1, t.rows), t.counts.index_select(0, t.rows), t.mask.index_select(0, t.rows.int()),
                                 t.many.index_select(0, torch.arange(3000, device=t.many.device)), t.grid.t().index_select(0, t.rows)],
-    "repetitions": lambda t: [torch.repeat_interleave(t.counts), torch.repeat_interleave(t.grid[:, 0], t.counts[:6]), torch.repeat_interleave(t.grid, t.counts[:6], 0),
+    "repetitions": lambda t: [torch.repeat_interleave(t.counts * 0), torch.repeat_interleave(t.counts), torch.repeat_interleave(t.grid[:, 0], t.counts[:6]), torch.repeat_interleave(t.grid, t.counts[:6], 0),
                               torch.repeat_interleave(t.counts.int()), t.rows.repeat_interleave(3)],
     "lengths of images": lambda t: [torch.nn.functional.pad(torch.repeat_interleave(t.counts[:6] * t.rows[:6], t.rows[:6]).cumsum(0, dtype=torch.int32), (1, 0), value=0)],
     "repeat": lambda t: [torch.tensor(torch.repeat_interleave(t.counts).shape)],

@@ -53,7 +53,8 @@ class Overlapped(Case):
     def test_refused(self):
         """Megatron-core refuses them, too."""
         for more in ({"expert_model_parallel_size": 1}, {"moe_token_dispatcher_type": "allgather"}, {"pipeline_model_parallel_size": 2, "world_size": 4},
-                     {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": 1}):
+                     {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": 1}, {"mtp_num_layers": 1},
+                     {"moe_shared_expert_intermediate_size": 512, "moe_shared_expert_overlap": True}):
             with self.subTest(more):
                 self.assertNotIn("memtrace", estimates_of({**OVERLAPPED, **more}))
                 kept = {key: value for key, value in OVERLAPPED.items() if not key.startswith("overlap")}

@@ -107,7 +107,7 @@ def tokens_of_image(b):
 def with_images(b, batch):
     """Adds the declared images to a batch of text, and puts their tokens into it."""
     count, token, tokens = images_of(b), image_token(b), tokens_of_image(b)
-    if "pixel_values" not in b.accepted or token is None or not tokens:
+    if "input_ids" not in batch or "pixel_values" not in b.accepted or token is None or not tokens:
         raise Refused("images_per_sequence=%s: how %s takes images beside text is not known here" % (count, type(b.model).__name__))
     if count * (tokens + 1) > b.tokens:
         raise Refused("images_per_sequence=%s: as many images of %d tokens, with one of text behind each, are more than seq_length=%d" % (
@@ -252,6 +252,11 @@ def is_text_alone(model, batch):
     """Does the model take images, sounds or videos, of which the batch has none?"""
     others = [name for name in arguments(model) if name.startswith(("pixel_values", "input_features", "input_values"))]
     return bool(others) and not any(name in batch for name in others)
+
+
+def takes_images(model, config):
+    """Can images_per_sequence add images to the text?"""
+    return {"input_ids", "pixel_values"} <= set(arguments(model)) and first(config, *IMAGE_TOKENS) is not None
 
 
 def labels_of(b, batch, job):

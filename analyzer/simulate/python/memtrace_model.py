@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 
-from memtrace_inputs import batch_of, is_text_alone, parts
+from memtrace_inputs import batch_of, is_text_alone, parts, takes_images
 from memtrace_train import Refused, distributed, engine_of, train, train_with_engine
 
 LIMIT = 900  # seconds, after which the job is ended
@@ -195,7 +195,7 @@ def run(path, job, sizes=None):
 
     def make_batch():
         batch = batch_of(model, config, job)
-        result["text_alone"] = is_text_alone(model, batch)
+        result["text_alone"], result["takes_images"] = is_text_alone(model, batch), takes_images(model, config)
         return batch
 
     if job.get("framework") == "deepspeed":

@@ -4,7 +4,6 @@
 #include "device/handle.h"
 #include "time/speed.h"
 #include "device/stream.h"
-
 #include "kernels/kernels.h"
 
 #include <cuda.h>
@@ -43,8 +42,8 @@ EXPORT CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const
 {
 	(void)module;
 	CUresult status = made(function);
-	if (!strncmp(name, REDUCTION, strlen(REDUCTION)))
-		kernel_register(*function, strdup(name)); /* kept, as the function may be */
+	if (!status && !strncmp(name, REDUCTION, strlen(REDUCTION)))
+		kernel_register(*function, strdup(name)); /* the table of kernels keeps the name */
 	return status;
 }
 EXPORT CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jit,

@@ -278,10 +278,12 @@ bool compute_product(const struct launch *l)
 		r.out = r.in;
 		if (!r.in || !config_at(&r, op, at))
 			continue;
-		if (r.inputs * r.outputs > computed_most(r.in))
-			return true;
-		touches(&r);
-		reduce_all(&r);
+		if (r.inputs * r.outputs <= computed_most(r.in)) {
+			touches(&r);
+			reduce_all(&r);
+		} else {
+			launch_leaves(l, r.to[0], strided_reach(&r.output, 0) + number_size(r.out));
+		}
 		return true;
 	}
 	return true; /* of floating point */

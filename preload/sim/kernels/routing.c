@@ -300,8 +300,10 @@ static bool select_rows(const struct launch *l, const char *mark, unsigned inner
 		return false;
 	memcpy(&count, l->arguments[inner], wide ? 8 : 4);
 	rows = index.sizes[0];
-	if (product(rows, count) > COMPUTED_PLACES)
+	if (product(rows, count) > COMPUTED_PLACES) {
+		launch_leaves(l, to.data, number_size(type));
 		return true;
+	}
 	for (uint64_t i = 0; i < rows; i++) {
 		const char *which = index.data + i * index.strides[0] * number_size(place);
 		if (!launch_device(which, number_size(place)))
@@ -344,12 +346,17 @@ bool compute_repeats(const struct launch *l)
 	char *output = *(char **)l->arguments[2];
 	uint64_t count = *(uint64_t *)l->arguments[3], length = *(uint64_t *)l->arguments[4];
 	size_t size = number_size(type);
-	if (!type || count > COMPUTED_PLACES || length > COMPUTED_PLACES)
+	if (!type || !length)
 		return true;
+	if (count > COMPUTED_PLACES || length > COMPUTED_PLACES) {
+		launch_leaves(l, output, product(length, size));
+		return true;
+	}
 	if (!launch_device(repeats, count * size) || !launch_device(ends, count * 8) ||
 	    !launch_device(output, length * size))
 		return false;
 	launch_reads(repeats, count * size);
+	launch_reads(ends, count * 8);
 	launch_writes(output, length * size);
 	for (uint64_t i = 0, at = 0; i < count; i++)
 		for (const uint64_t end = ((const uint64_t *)ends)[i]; at < end && at < length;
