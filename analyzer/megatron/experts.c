@@ -19,7 +19,7 @@ static void moved_backward(struct machine *m, struct grad_node *n)
 	n->out[0] = tensor_new(m, n->sizes[0], n->type);
 }
 
-tensor moved(struct machine *m, tensor x, int64_t n)
+tensor experts_moved(struct machine *m, tensor x, int64_t n)
 {
 	struct grad_node *node = grad_node_new(m, moved_backward, &x, 1);
 
@@ -44,13 +44,13 @@ static int adds_by_index(const struct hparams *s)
 	       major > 0 || minor > 14;
 }
 
-tensor unpermuted(struct machine *m, const struct hparams *s, tensor x, int64_t n)
+tensor experts_unpermuted(struct machine *m, const struct hparams *s, tensor x, int64_t n)
 {
 	struct grad_node *node;
 	tensor out, copy;
 
 	if (!adds_by_index(s))
-		return moved(m, x, n);
+		return experts_moved(m, x, n);
 	node = grad_node_new(m, moved_backward, &x, 1);
 	if (node) {
 		node->sizes[0] = x.n;
@@ -82,7 +82,7 @@ static tensor scale_kept(struct machine *m, tensor x)
 	return with_grad_fn(tensor_new(m, x.n, x.type), n, 0);
 }
 
-tensor activated(struct machine *m, struct megatron_rank *r, tensor h)
+tensor experts_activated(struct machine *m, struct megatron_rank *r, tensor h)
 {
 	int64_t sizes[2] = { h.n / 2, h.n / 2 };
 	tensor part[2], out;
@@ -182,7 +182,7 @@ static tensor weighted(struct machine *m, struct megatron_rank *r, tensor x)
 		return fused_swiglu(m, x);
 	if (!s->gated && s->fused_squared_relu)
 		return scale_kept(m, x);
-	h = activated(m, r, x);
+	h = experts_activated(m, r, x);
 	out = scale_kept(m, h);
 	tensor_unref(m, &h);
 	return out;
@@ -201,7 +201,7 @@ static void quantize_experts(struct machine *m, struct megatron_rank *r, const s
 	}
 }
 
-tensor run_experts(struct machine *m, struct megatron_rank *r, struct expert *e, tensor x)
+tensor experts_run(struct machine *m, struct megatron_rank *r, struct expert *e, tensor x)
 {
 	const struct hparams *s = r->s;
 	const struct discarded_region region = { run_weighted, &r, sizeof(struct megatron_rank *),
@@ -215,7 +215,7 @@ tensor run_experts(struct machine *m, struct megatron_rank *r, struct expert *e,
 	m->current_term = TERM_MOE_HIDDEN;
 	if (fp8)
 		quantize_experts(m, r, e);
-	h = fp8 ? moved(m, x, x.n) : tensor_ref(x);
+	h = fp8 ? experts_moved(m, x, x.n) : tensor_ref(x);
 	in = offload_enter(m, up, OFFLOAD_EXPERT_UP, h);
 	tensor_assign(m, &h, experts_linear(m, r, in, e, 0, 0));
 	offload_leave(m, up);
@@ -234,6 +234,6 @@ tensor run_experts(struct machine *m, struct megatron_rank *r, struct expert *e,
 	offload_commit(m, act, OFFLOAD_ACTIVATION, &out, &in, 1);
 	tensor_unref(m, &in);
 	if (fp8)
-		tensor_assign(m, &out, moved(m, out, out.n));
+		tensor_assign(m, &out, experts_moved(m, out, out.n));
 	return out;
 }

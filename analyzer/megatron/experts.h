@@ -11,12 +11,12 @@ static inline int64_t local_experts(const struct hparams *s)
 
 /* A kernel that makes `n` elements and saves nothing but the size of its input: gathers, scatters,
  * permutations. */
-tensor moved(struct machine *m, tensor x, int64_t n);
+tensor experts_moved(struct machine *m, tensor x, int64_t n);
 /* unpermute(): the tokens in their own order; x is the experts' order. */
-tensor unpermuted(struct machine *m, const struct hparams *s, tensor x, int64_t n);
+tensor experts_unpermuted(struct machine *m, const struct hparams *s, tensor x, int64_t n);
 /* The activation function of an expert, without the router's probabilities. */
-tensor activated(struct machine *m, struct megatron_rank *r, tensor h);
+tensor experts_activated(struct machine *m, struct megatron_rank *r, tensor h);
 /* `e`: all local experts. For fp8 the rows are padded by copies. */
-tensor run_experts(struct machine *m, struct megatron_rank *r, struct expert *e, tensor x);
+tensor experts_run(struct machine *m, struct megatron_rank *r, struct expert *e, tensor x);
 
 #endif

@@ -96,7 +96,7 @@ static tensor route(struct machine *m, struct megatron_rank *r, struct megatron_
 	tensor_assign(m, &logits, to(m, logits, F32));
 	scores = softmax(m, logits, F32);
 	tensor_unref(m, &logits);
-	probabilities = moved(m, scores, scores.n);
+	probabilities = experts_moved(m, scores, scores.n);
 	map = tensor_new(m, scores.n, BOOL);
 	tensor_unref(m, &map);
 	tensor_unref(m, &scores);
@@ -122,7 +122,7 @@ static tensor shared_expert(struct machine *m, struct megatron_layer *l, tensor 
 
 	m->current_term = TERM_MLP_HIDDEN;
 	h = parallel_linear(m, r, x, e->up, NULL, 1);
-	tensor_assign(m, &h, activated(m, r, h));
+	tensor_assign(m, &h, experts_activated(m, r, h));
 	out = parallel_linear(m, r, h, e->down, NULL, 0);
 	tensor_unref(m, &h);
 	tensor_assign(m, &out, tp_reduce(m, r, out));
@@ -151,7 +151,7 @@ static tensor permuted_tokens(struct machine *m, const struct hparams *s, tensor
 {
 	int64_t rows = dispatched(s, x.n / expert_width(s));
 
-	return moved(m, x, rows / (s->allgather ? 1 : s->etp) * expert_width(s));
+	return experts_moved(m, x, rows / (s->allgather ? 1 : s->etp) * expert_width(s));
 }
 
 /* The exchange of tokens between the ranks of expert parallelism (alltoall); allgather has none. */
@@ -160,16 +160,16 @@ tensor moe_dispatch(struct machine *m, struct megatron_layer *l, tensor x)
 	const struct hparams *s = l->chunk->rank->s;
 
 	m->current_term = TERM_MOE_TOKENS;
-	return !s->allgather && s->ep > 1 ? moved(m, x, x.n) : tensor_ref(x);
+	return !s->allgather && s->ep > 1 ? experts_moved(m, x, x.n) : tensor_ref(x);
 }
 
 /* Tokens of all ranks of expert tensor parallelism, sorted by expert if a rank has several. */
 static tensor dispatched_input(struct machine *m, const struct hparams *s, tensor x)
 {
-	tensor in = !s->allgather && s->etp > 1 ? moved(m, x, x.n * s->etp) : tensor_ref(x);
+	tensor in = !s->allgather && s->etp > 1 ? experts_moved(m, x, x.n * s->etp) : tensor_ref(x);
 
 	if (!s->allgather && local_experts(s) > 1)
-		tensor_assign(m, &in, moved(m, in, in.n));
+		tensor_assign(m, &in, experts_moved(m, in, in.n));
 	return in;
 }
 
@@ -178,16 +178,16 @@ tensor moe_experts(struct machine *m, struct megatron_layer *l, tensor x)
 	struct megatron_rank *r = l->chunk->rank;
 	const struct hparams *s = r->s;
 	int several = local_experts(s) > 1;
-	tensor in = dispatched_input(m, s, x), out = run_experts(m, r, &l->experts[0], in);
+	tensor in = dispatched_input(m, s, x), out = experts_run(m, r, &l->experts[0], in);
 
 	tensor_unref(m, &in);
 	m->current_term = TERM_MOE_TOKENS;
 	if (several && !s->grouped)
 		tensor_assign(m, &out, contiguous(m, out));
 	if (!s->allgather && several)
-		tensor_assign(m, &out, moved(m, out, out.n));
+		tensor_assign(m, &out, experts_moved(m, out, out.n));
 	if (!s->allgather && s->etp > 1)
-		tensor_assign(m, &out, moved(m, out, out.n / s->etp));
+		tensor_assign(m, &out, experts_moved(m, out, out.n / s->etp));
 	return out;
 }
 
@@ -199,11 +199,11 @@ static tensor combined(struct machine *m, struct megatron_layer *l, tensor x, in
 	tensor sent, out;
 
 	if (s->allgather) {
-		sent = unpermuted(m, s, x, n * s->ep * s->etp);
-		out = exchanges(s) ? moved(m, sent, n) : tensor_ref(sent);
+		sent = experts_unpermuted(m, s, x, n * s->ep * s->etp);
+		out = exchanges(s) ? experts_moved(m, sent, n) : tensor_ref(sent);
 	} else {
-		sent = s->ep > 1 ? moved(m, x, x.n) : tensor_ref(x);
-		out = unpermuted(m, s, sent, n);
+		sent = s->ep > 1 ? experts_moved(m, x, x.n) : tensor_ref(x);
+		out = experts_unpermuted(m, s, sent, n);
 	}
 	tensor_unref(m, &sent);
 	return out;

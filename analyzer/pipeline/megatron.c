@@ -150,10 +150,10 @@ static void receive_turn(struct machine *m, struct interleaving *s, int64_t i)
 		return;
 	t = turn_of(s, i, 1);
 	m->phase = FORWARD;
-	receive(m, t.chunk, t.batch);
+	pass_receive(m, t.chunk, t.batch);
 	/* if receives overlap, the variable keeps the tensor that was received last before them */
 	if (!s->overlapped)
-		keep(m, &s->v.input, t.batch->input.value);
+		pass_keep(m, &s->v.input, t.batch->input.value);
 }
 
 static void keep_output(struct machine *m, struct interleaving *s, struct schedule_turn t)

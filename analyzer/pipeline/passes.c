@@ -64,7 +64,7 @@ static void deallocate(struct machine *m, tensor *output)
 	output->storage = NULL;
 }
 
-void keep(struct machine *m, struct input_ref *k, tensor input)
+void pass_keep(struct machine *m, struct input_ref *k, tensor input)
 {
 	tensor_assign(m, &k->value, tensor_ref(input));
 	tensor_unref(m, &k->gradient);
@@ -76,7 +76,7 @@ static void keep_gradient(struct machine *m, struct input_ref *k, const struct p
 		tensor_assign(m, &k->gradient, tensor_ref(input->grad));
 }
 
-void receive(struct machine *m, struct model_chunk *c, struct microbatch *b)
+void pass_receive(struct machine *m, struct model_chunk *c, struct microbatch *b)
 {
 	struct megatron_rank *r = c->rank;
 
@@ -91,11 +91,11 @@ void begin_forward(struct machine *m, struct model_chunk *c, struct microbatch *
 	struct megatron_rank *r = c->rank;
 
 	m->phase = FORWARD;
-	receive(m, c, b);
+	pass_receive(m, c, b);
 	m->tape = &b->tape;
 	offload_begin(r->offload, (int)(c - r->chunks));
 	if (!c->first)
-		keep(m, &c->input, b->input.value);
+		pass_keep(m, &c->input, b->input.value);
 	load_batch(m, c, b);
 	load_rotary(m, c, b);
 }

@@ -13,7 +13,7 @@ struct variables {
 };
 
 /* Allocates what is received from the previous stage. */
-void receive(struct machine *m, struct model_chunk *c, struct microbatch *b);
+void pass_receive(struct machine *m, struct model_chunk *c, struct microbatch *b);
 /* Allocates what is received from the next stage. */
 void receive_gradient(struct machine *m, struct microbatch *b);
 void forward_step(struct machine *m, struct model_chunk *c, struct microbatch *b);
@@ -21,7 +21,7 @@ void backward_step(struct machine *m, struct model_chunk *c, struct microbatch *
 		   struct variables *v);
 void release_variables(struct machine *m, struct variables *v);
 /* A variable of Python that keeps `input`. */
-void keep(struct machine *m, struct input_ref *k, tensor input);
+void pass_keep(struct machine *m, struct input_ref *k, tensor input);
 
 /* The parts of both passes before and after the layers run. */
 void begin_forward(struct machine *m, struct model_chunk *c, struct microbatch *b);
