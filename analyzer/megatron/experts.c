@@ -14,19 +14,27 @@
 #define GROUPED_STREAMS 4
 #define MAX_AT_ONCE 64
 
-static void moved_backward(struct machine *m, struct grad_node *n)
+static void gradient_like_input(struct machine *m, struct grad_node *n)
 {
 	n->out[0] = tensor_new(m, n->sizes[0], n->type);
 }
 
+/* A node whose gradient is a new tensor of the size of x. */
+static struct grad_node *node_like(struct machine *m, tensor x)
+{
+	struct grad_node *n = grad_node_new(m, gradient_like_input, &x, 1);
+
+	if (n) {
+		n->sizes[0] = x.n;
+		n->type = x.type;
+	}
+	return n;
+}
+
 tensor experts_moved(struct machine *m, tensor x, int64_t n)
 {
-	struct grad_node *node = grad_node_new(m, moved_backward, &x, 1);
+	struct grad_node *node = node_like(m, x);
 
-	if (node) {
-		node->sizes[0] = x.n;
-		node->type = x.type;
-	}
 	return with_grad_fn(tensor_new(m, n, x.type), node, 0);
 }
 
@@ -51,11 +59,7 @@ tensor experts_unpermuted(struct machine *m, const struct hparams *s, tensor x, 
 
 	if (!adds_by_index(s))
 		return experts_moved(m, x, n);
-	node = grad_node_new(m, moved_backward, &x, 1);
-	if (node) {
-		node->sizes[0] = x.n;
-		node->type = x.type;
-	}
+	node = node_like(m, x);
 	save_for_backward(m, node, x);
 	out = tensor_new(m, n, x.type);
 	tensor_assign(m, &out, tensor_new(m, n, x.type)); /* zeros, twice */
@@ -65,19 +69,10 @@ tensor experts_unpermuted(struct machine *m, const struct hparams *s, tensor x, 
 }
 
 /* x times one factor for each token: x is saved for the gradient of the factors. */
-static void scale_kept_backward(struct machine *m, struct grad_node *n)
-{
-	n->out[0] = tensor_new(m, n->sizes[0], n->type);
-}
-
 static tensor scale_kept(struct machine *m, tensor x)
 {
-	struct grad_node *n = grad_node_new(m, scale_kept_backward, &x, 1);
+	struct grad_node *n = node_like(m, x);
 
-	if (n) {
-		n->sizes[0] = x.n;
-		n->type = x.type;
-	}
 	save_for_backward(m, n, x);
 	return with_grad_fn(tensor_new(m, x.n, x.type), n, 0);
 }
