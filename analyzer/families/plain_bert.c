@@ -211,11 +211,7 @@ static void make(struct machine *m, struct plain *g)
 	g->first = plain_norm(m, g);
 	for (int i = 0; i < 2; i++)
 		g->numbers[i] = tensor_new_as(m, TERM_BUFFERS, s->positions, I64);
-	for (int64_t i = 0; i < s->layers; i++) {
-		g->w.first[i] = g->w.module.count;
-		make_layer(m, g, &g->layers[i]);
-	}
-	g->w.first[s->layers] = g->w.module.count;
+	plain_make_layers(m, g, make_layer);
 	make_head(m, g);
 }
 

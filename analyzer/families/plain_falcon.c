@@ -344,11 +344,7 @@ static void make(struct machine *m, struct plain *g)
 	const struct hparams *s = g->s;
 
 	g->tokens = plain_weight(m, g, s->vocab, s->hidden, TERM_EMBEDDING);
-	for (int64_t i = 0; i < s->layers; i++) {
-		g->w.first[i] = g->w.module.count;
-		make_layer(m, g, &g->layers[i]);
-	}
-	g->w.first[s->layers] = g->w.module.count;
+	plain_make_layers(m, g, make_layer);
 	g->last = plain_norm(m, g);
 	for (int i = 0; i < 2; i++) /* inv_freq, original_inv_freq */
 		g->frequencies[i] = tensor_new_as(m, TERM_BUFFERS, s->head / 2, F32);

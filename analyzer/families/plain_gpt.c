@@ -153,11 +153,7 @@ static void make(struct machine *m, struct plain *g)
 
 	g->tokens = plain_weight(m, g, s->vocab, s->hidden, TERM_EMBEDDING);
 	g->positions = plain_weight(m, g, s->positions, s->hidden, TERM_POSITIONS);
-	for (int64_t i = 0; i < s->layers; i++) {
-		g->w.first[i] = g->w.module.count;
-		make_layer(m, g, &g->layers[i]);
-	}
-	g->w.first[s->layers] = g->w.module.count;
+	plain_make_layers(m, g, make_layer);
 	g->last = plain_norm(m, g);
 	g->head = s->untied ? plain_weight(m, g, s->vocab, s->hidden, TERM_HEAD) : g->tokens;
 }

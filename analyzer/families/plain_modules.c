@@ -1,5 +1,6 @@
 #include "families/plain_modules.h"
 
+#include "families/llama_tables.h"
 #include "families/train.h"
 #include "torch/autocast.h"
 
@@ -17,6 +18,19 @@ struct pair plain_pair(struct machine *m, struct plain *g, int64_t out, int64_t 
 	if (bias)
 		p.bias = plain_weight(m, g, 1, bias, term);
 	return p;
+}
+
+void plain_make_layers(struct machine *m, struct plain *g,
+		       void (*make_layer)(struct machine *m, struct plain *g,
+					  struct plain_layer *l))
+{
+	const int64_t n = g->s->layers;
+
+	for (int64_t i = 0; i < n; i++) {
+		g->w.first[i] = g->w.module.count;
+		make_layer(m, g, &g->layers[i]);
+	}
+	g->w.first[n] = g->w.module.count;
 }
 
 struct pair plain_dense(struct machine *m, struct plain *g, int64_t out, int64_t in,
@@ -358,4 +372,41 @@ tensor plain_rotary_attention(struct machine *m, struct plain *g, tensor *in, te
 {
 	rotate(m, g, in);
 	return g->s->attention == EAGER ? rotary_eager(m, g, in, weights) : rotary_kernel(m, g, in);
+}
+
+tensor plain_rotary_embedded(struct machine *m, struct plain *g)
+{
+	tensor tokens;
+
+	m->current_term = TERM_EMBEDDED;
+	tokens = embedding(m, g->loop.tokens, g->tokens, g->s->hidden);
+	plain_place(m, g);
+	if (g->s->attention == EAGER)
+		g->mask = causal_mask(m, g->s, tokens);
+	return tokens;
+}
+
+tensor plain_rotary_output(struct machine *m, struct plain *g,
+			   tensor (*block)(struct machine *m, void *context, tensor input),
+			   tensor embedded, tensor x, tensor *logits)
+{
+	rotary_tables(m, g->s->tokens * g->rotary, x, &g->cos, &g->sin);
+	x = plain_layers(m, g, block, x);
+	m->current_term = TERM_FINAL_NORM;
+	tensor_assign(m, &x, plain_normed(m, g, &g->last, x));
+	tensor_unref(m, &embedded);
+	if (g->s->recompute != RECOMPUTE_FULL)
+		plain_release(m, g);
+	return plain_output(m, g, x, logits);
+}
+
+void plain_rotary_make(struct machine *m, struct plain *g,
+		       void (*make_layer)(struct machine *m, struct plain *g,
+					  struct plain_layer *l))
+{
+	g->tokens = plain_weight(m, g, g->s->vocab, g->s->hidden, TERM_EMBEDDING);
+	plain_make_layers(m, g, make_layer);
+	g->last = plain_norm(m, g);
+	for (int i = 0; i < 2; i++) /* inv_freq, original_inv_freq */
+		g->frequencies[i] = tensor_new_as(m, TERM_BUFFERS, g->rotary / 2, F32);
 }

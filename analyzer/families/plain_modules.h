@@ -13,6 +13,10 @@ struct pair plain_pair(struct machine *m, struct plain *g, int64_t out, int64_t 
 /* nn.Linear with a bias */
 struct pair plain_dense(struct machine *m, struct plain *g, int64_t out, int64_t in,
 			enum term_id term);
+/* The parameters of all layers. */
+void plain_make_layers(struct machine *m, struct plain *g,
+		       void (*make_layer)(struct machine *m, struct plain *g,
+					  struct plain_layer *l));
 /* A LayerNorm of the hidden size. */
 struct pair plain_norm(struct machine *m, struct plain *g);
 tensor plain_normed(struct machine *m, struct plain *g, const struct pair *norm, tensor x);
@@ -38,6 +42,16 @@ tensor plain_attention(struct machine *m, struct plain_layer *l, tensor x, const
 /* The attention of queries, keys and values, of which the first part of each head turns: queries
  * and keys are replaced. *weights are the caller's. */
 tensor plain_rotary_attention(struct machine *m, struct plain *g, tensor *in, tensor *weights);
+/* The rest of such a model: its embedding, with positions and mask; its layers and output (the
+ * embedding and x are taken, the variable of the former lives as long as the layers run); its
+ * parameters but for the head's. */
+tensor plain_rotary_embedded(struct machine *m, struct plain *g);
+tensor plain_rotary_output(struct machine *m, struct plain *g,
+			   tensor (*block)(struct machine *m, void *context, tensor input),
+			   tensor embedded, tensor x, tensor *logits);
+void plain_rotary_make(struct machine *m, struct plain *g,
+		       void (*make_layer)(struct machine *m, struct plain *g,
+					  struct plain_layer *l));
 /* (x * cos) + (rotate_half(x) * sin) */
 tensor plain_turned(struct machine *m, struct plain *g, tensor x);
 /* The activation function of the feed-forward network. */

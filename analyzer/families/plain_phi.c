@@ -50,25 +50,10 @@ static tensor block(struct machine *m, void *context, tensor input)
 static tensor forward(struct machine *m, void *model, tensor *logits)
 {
 	struct plain *g = model;
-	const struct hparams *s = g->s;
-	tensor tokens, x;
+	tensor tokens = plain_rotary_embedded(m, g);
 
-	m->current_term = TERM_EMBEDDED;
-	tokens = embedding(m, g->loop.tokens, g->tokens, s->hidden);
-	plain_place(m, g);
-	if (s->attention == EAGER)
-		g->mask = causal_mask(m, s, tokens);
-	x = dropout(m, tokens, g->embedding_dropout);
-	tensor_unref(m, &tokens); /* inputs_embeds is assigned anew */
-	tokens = tensor_ref(x);
-	rotary_tables(m, s->tokens * g->rotary, x, &g->cos, &g->sin);
-	x = plain_layers(m, g, block, x);
-	m->current_term = TERM_FINAL_NORM;
-	tensor_assign(m, &x, plain_normed(m, g, &g->last, x));
-	tensor_unref(m, &tokens);
-	if (s->recompute != RECOMPUTE_FULL)
-		plain_release(m, g);
-	return plain_output(m, g, x, logits);
+	tensor_assign(m, &tokens, dropout(m, tokens, g->embedding_dropout));
+	return plain_rotary_output(m, g, block, tokens, tensor_ref(tokens), logits);
 }
 
 static void make_layer(struct machine *m, struct plain *g, struct plain_layer *l)
@@ -88,15 +73,7 @@ static void make(struct machine *m, struct plain *g)
 	const struct hparams *s = g->s;
 	struct pair head;
 
-	g->tokens = plain_weight(m, g, s->vocab, s->hidden, TERM_EMBEDDING);
-	for (int64_t i = 0; i < s->layers; i++) {
-		g->w.first[i] = g->w.module.count;
-		make_layer(m, g, &g->layers[i]);
-	}
-	g->w.first[s->layers] = g->w.module.count;
-	g->last = plain_norm(m, g);
-	for (int i = 0; i < 2; i++) /* inv_freq, original_inv_freq */
-		g->frequencies[i] = tensor_new_as(m, TERM_BUFFERS, g->rotary / 2, F32);
+	plain_rotary_make(m, g, make_layer);
 	head = plain_dense(m, g, s->vocab, s->hidden, TERM_HEAD);
 	g->head = head.weight;
 	g->head_bias = head.bias;

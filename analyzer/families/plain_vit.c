@@ -100,11 +100,7 @@ static void make(struct machine *m, struct plain *g)
 	g->patches =
 		plain_dense(m, g, s->hidden, s->image.channels * s->image.patch * s->image.patch,
 			    TERM_EMBEDDING);
-	for (int64_t i = 0; i < s->layers; i++) {
-		g->w.first[i] = g->w.module.count;
-		make_layer(m, g, &g->layers[i]);
-	}
-	g->w.first[s->layers] = g->w.module.count;
+	plain_make_layers(m, g, make_layer);
 	g->last = plain_norm(m, g);
 	g->classes = plain_dense(m, g, plain_classes(s), s->hidden, TERM_HEAD);
 }

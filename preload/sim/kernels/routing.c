@@ -144,6 +144,19 @@ static size_t opaque_size(const struct launch *l)
 		       : 0;
 }
 
+/* The element of a dimension, from `base` on, that an index names; NULL: there is none. */
+static char *element_at(const char *base, const char *index, int64_t length, int64_t step,
+			size_t element)
+{
+	if (!launch_device(index, 8))
+		return NULL;
+	int64_t place = *(const int64_t *)index;
+	if (place < 0 || place >= length)
+		return NULL;
+	const char *at = base + (size_t)(place * step) * element;
+	return launch_device(at, element) ? (char *)at : NULL;
+}
+
 /* (int count, lambda): layout of the output and the indices, then indices, length of the dimension,
  * the operation, output, step in the dimension, ..., value. One-hot and routing maps are made so.
  */
@@ -173,14 +186,9 @@ bool compute_scatter_fill(const struct launch *l)
 	}
 	for (uint64_t i = 0; i < count; i++) {
 		strided_offsets(&s, i, at);
-		const char *index = captured.indices + at[1];
-		if (!launch_device(index, 8))
-			return false;
-		int64_t place = *(const int64_t *)index;
-		if (place < 0 || place >= captured.length)
-			return false;
-		char *to = captured.output + at[0] + (size_t)(place * captured.step) * element;
-		if (!launch_device(to, element))
+		char *to = element_at(captured.output + at[0], captured.indices + at[1],
+				      captured.length, captured.step, element);
+		if (!to)
 			return false;
 		memcpy(to, captured.value, element);
 	}
@@ -214,16 +222,9 @@ bool compute_gather(const struct launch *l)
 	}
 	for (uint64_t i = 0; i < count; i++) {
 		strided_offsets(&s, i, at);
-		const char *index = captured.indices + at[2];
-		if (!launch_device(index, 8))
-			return false;
-		int64_t place = *(const int64_t *)index;
-		if (place < 0 || place >= captured.length)
-			return false;
-		const char *from =
-			captured.input + at[1] + (size_t)(place * captured.step) * element;
-		if (!launch_device(from, element) ||
-		    !launch_device(captured.output + at[0], element))
+		const char *from = element_at(captured.input + at[1], captured.indices + at[2],
+					      captured.length, captured.step, element);
+		if (!from || !launch_device(captured.output + at[0], element))
 			return false;
 		memcpy(captured.output + at[0], from, element);
 	}
