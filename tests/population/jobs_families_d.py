@@ -7,7 +7,7 @@ from torch.utils.checkpoint import checkpoint
 from core import DEVICE, job
 from jobs_images import EncoderBlock, ImageLoop
 from jobs_inference import Inference
-from parts import Loop, cut
+from parts import Loop, cut, strided_convolutions
 
 
 class ModulatedBlock(nn.Module):
@@ -247,11 +247,8 @@ class Queries(nn.Module):
 
     def __init__(self, o):
         super().__init__()
-        layers, cin = [], 3
-        for k in range(4):
-            layers += [nn.Conv2d(cin, o.base << k, 3, 2, 1, bias=False), nn.BatchNorm2d(o.base << k), nn.ReLU(True), nn.Conv2d(o.base << k, o.base << k, 3, 1, 1), nn.ReLU(True)]
-            cin = o.base << k
-        self.backbone, self.project = nn.Sequential(*layers), nn.Conv2d(cin, o.width, 1)
+        backbone, cin = strided_convolutions(o.base)
+        self.backbone, self.project = backbone, nn.Conv2d(cin, o.width, 1)
         self.encoder = nn.ModuleList(EncoderBlock(o.width, 8, o.attention) for _ in range(o.layers))
         self.decoder = nn.ModuleList(nn.TransformerDecoderLayer(o.width, 8, 4 * o.width, batch_first=True) for _ in range(o.layers))
         self.queries, self.place = nn.Parameter(torch.zeros(o.queries, o.width)), nn.Parameter(torch.zeros(1, (o.pixels // 16) ** 2, o.width))

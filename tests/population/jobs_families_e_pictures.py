@@ -14,7 +14,7 @@ from core import DEVICE, job
 from jobs_adapters import Lora
 from jobs_images import EncoderBlock, ImageLoop, VisionTransformer
 from jobs_parallel import one_rank
-from parts import Loop, cut
+from parts import Loop, cut, strided_convolutions
 
 
 @job("text_to_image", "text to image", "loop", "images", "eval", "checkpointing", "reference")
@@ -197,11 +197,8 @@ class Chunks(nn.Module):
 
     def __init__(self, o):
         super().__init__()
-        layers, cin = [], 3
-        for k in range(4):
-            layers += [nn.Conv2d(cin, o.base << k, 3, 2, 1, bias=False), nn.BatchNorm2d(o.base << k), nn.ReLU(True), nn.Conv2d(o.base << k, o.base << k, 3, 1, 1), nn.ReLU(True)]
-            cin = o.base << k
-        self.backbone, self.into, self.joints = nn.Sequential(*layers), nn.Linear(cin, o.width), nn.Linear(14, o.width)
+        backbone, cin = strided_convolutions(o.base)
+        self.backbone, self.into, self.joints = backbone, nn.Linear(cin, o.width), nn.Linear(14, o.width)
         self.encoder = nn.ModuleList(EncoderBlock(o.width, 8, o.attention) for _ in range(o.layers))
         self.decoder = nn.ModuleList(nn.TransformerDecoderLayer(o.width, 8, 4 * o.width, batch_first=True) for _ in range(o.layers))
         self.asked, self.out = nn.Parameter(torch.zeros(o.moments, o.width)), nn.Linear(o.width, 14)

@@ -1,5 +1,6 @@
 """What people choose for a loop, whatever the model is: the optimizer, the precision, clipping, accumulation, evaluation between steps."""
 import torch
+import torch.nn as nn
 
 from core import DEVICE, Job
 
@@ -103,3 +104,12 @@ def cut(dataset, i, size):
     start = i * size % max(1, len(dataset[0]) - size + 1)
     rows = [tensor[start:start + size].to(DEVICE, non_blocking=True) for tensor in dataset]
     return rows[0] if len(rows) == 1 else rows
+
+
+def strided_convolutions(base):
+    """A backbone of images, each of its four stages with half the resolution of the one before; and the channels of the last one."""
+    layers, cin = [], 3
+    for k in range(4):
+        layers += [nn.Conv2d(cin, base << k, 3, 2, 1, bias=False), nn.BatchNorm2d(base << k), nn.ReLU(True), nn.Conv2d(base << k, base << k, 3, 1, 1), nn.ReLU(True)]
+        cin = base << k
+    return nn.Sequential(*layers), cin
