@@ -200,6 +200,7 @@ static struct frame_info find_frame(const struct frame_reader *r, const struct m
  * gradients on again. */
 static void enter_closure(struct stack_info *info, enum block_hint *hint)
 {
+	info->tags &= ~TAGGED(ANY_STEP);
 	if (!(info->flags & STACK_OPTIMIZER))
 		return;
 	info->flags &= ~(uint32_t)(STACK_OF_OPTIMIZER | STACK_NO_GRAD | STACK_EVALUATION);

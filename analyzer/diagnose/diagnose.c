@@ -5,7 +5,6 @@
 #include "report/report.h"
 #include "util/order.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -152,20 +151,6 @@ static const struct {
 #undef REMEDY
 };
 
-const char *saving_bound_name(enum saving_bound b)
-{
-	static const char *const names[] = { NULL, "at least", "at the failure" };
-
-	return names[b];
-}
-
-const char *severity_name(enum severity s)
-{
-	static const char *const names[] = { "error", "warning", "note" };
-
-	return names[s];
-}
-
 /* Do the bytes of the cause cover the bytes that the request lacked, or the growth of this step
  * over those before it, which had room? */
 static int is_enough(const struct metrics *m, bytes weight)
@@ -295,6 +280,10 @@ static enum tier tier_of(const struct metrics *m, enum rule rule, bytes weight)
 	/* A second training loop looks the same until its first backward pass. */
 	if (rule == RULE_EVAL_GRAPH_KEPT && !m->run_evaluates)
 		return ONE_TENSOR ? TIER_DEFAULT : TIER_PEAK;
+	/* Trainer concatenates the results of an evaluation, which are in no loop of the job. */
+	if (rule == RULE_GROWING_TENSOR && IN(TRAINER) && m->run_evaluates &&
+	    when_EVAL_ACCUMULATION(m))
+		return TIER_NEEDLESS;
 	/* What training has needlessly, evaluation lacks. */
 	if (rule == RULE_EVAL_BATCH_LARGE && (m->step < 2 || when_SECOND_MODEL(m)))
 		return TIER_PEAK;
@@ -305,7 +294,7 @@ static enum tier tier_of(const struct metrics *m, enum rule rule, bytes weight)
 		return TIER_STATE;
 	/* Each step may leave what its variables refer to until the next one has made its own. */
 	if (rule == RULE_EARLIER_STEP_KEPT && m->left_steps < 2 && when_HUGE_TENSORS(m) &&
-	    m->huge_sum >= m->left)
+	    (m->huge_sum >= m->left || (m->size_growth > 0 && m->huge_sum >= m->size_growth)))
 		return TIER_DEFAULT;
 	/* One tensor, and all that follows from it has twice its size: a type, and no large result.
 	 */

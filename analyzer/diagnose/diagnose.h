@@ -15,7 +15,6 @@ struct report;
 #define SAVING_UNKNOWN INT64_MIN
 
 enum severity { SEVERITY_ERROR, SEVERITY_WARNING, SEVERITY_NOTE };
-const char *severity_name(enum severity s);
 
 struct evidence {
 	const char *name; /* of metrics.def */
@@ -30,8 +29,6 @@ enum saving_bound {
 	SAVING_AT_FAILURE, /* it is unknown; the bytes are the remedy's part of what was live at the
 			      failure */
 };
-/* "at least" or "at the failure"; NULL for SAVING_ABOUT. */
-const char *saving_bound_name(enum saving_bound b);
 
 struct remedy {
 	char *action;

@@ -5,6 +5,20 @@
 
 #include <string.h>
 
+const char *saving_bound_name(enum saving_bound b)
+{
+	static const char *const names[] = { NULL, "at least", "at the failure" };
+
+	return names[b];
+}
+
+const char *severity_name(enum severity s)
+{
+	static const char *const names[] = { "error", "warning", "note" };
+
+	return names[s];
+}
+
 static void add_value(struct buf *b, enum metric_unit unit, int64_t value)
 {
 	if (unit == UNIT_BYTES)

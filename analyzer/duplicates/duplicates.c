@@ -171,6 +171,8 @@ static void find_second_model(struct duplicates *d, const struct lifetime *const
 		if (held[i]->category != CATEGORY_INPUTS)
 			sizes[n++] = held[i]->alloc.bytes;
 	first = sizes_begin_again(sizes, n, MIN_REPEATED);
+	if (!first)
+		first = sizes_of_equal_models(sizes, n, MIN_REPEATED);
 	for (size_t i = first; first && i < n; i++)
 		d->copies = bytes_add(d->copies, sizes[i]);
 	d->copies_count += (uint32_t)(first ? n - first : 0);
@@ -226,13 +228,15 @@ static int find_deep_copies(struct duplicates *d, const struct lifetime *const *
 	return 1;
 }
 
-static void find_remade(struct duplicates *d, const struct lifetime *const *held, size_t count,
-			const struct spans *spans, const struct tables *t)
+static void find_remade(struct duplicates *d, const struct trained *n,
+			const struct lifetime *const *held, size_t count, const struct spans *spans,
+			const struct tables *t)
 {
-	struct remade r = remade_live(held, count, spans, t);
+	struct remade r = remade_live(n, held, count, spans, t);
 
 	d->remade = r.bytes;
 	d->replicas = r.replicas;
+	d->late = r.late;
 	d->copies_count = r.extra > d->copies ? r.extra_count : d->copies_count;
 	d->copies = larger_of(d->copies, r.extra);
 }
@@ -361,7 +365,7 @@ struct duplicates duplicates_live(const struct lifetimes *l, const struct spans 
 	d.unstepped = unstepped_live(l, spans, t, now);
 	d.twin = twin_of(held, count);
 	d.has_deep_copy = has_deep_copy = find_deep_copies(&d, held, count, t);
-	find_remade(&d, held, count, spans, t);
+	find_remade(&d, &n, held, count, spans, t);
 	d.data = data_set_live(&n, spans, t, held, count, now);
 	if (!has_own_weights)
 		find_gradient_copies(&d, &n, l, spans, t, request, at_ns);

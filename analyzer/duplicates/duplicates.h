@@ -13,6 +13,7 @@ struct duplicates {
 	bytes copies; /* blocks of parameters' sizes beyond one of each, not of the model */
 	uint32_t copies_count;
 	bytes remade;          /* parameters of models before the newest one (remade.h) */
+	bytes late;            /* parameters of a model that came between steps (remade.h) */
 	uint32_t replicas;     /* deep copies of a model that different steps made (remade.h) */
 	bytes twin;            /* parameters of a second model like the first, trained or not */
 	int has_deep_copy;     /* a deep copy of a model is there */

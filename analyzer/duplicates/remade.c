@@ -68,7 +68,7 @@ static struct remade replicas_live(const struct lifetime *const *held, size_t co
 	return found;
 }
 
-struct remade remade_live(const struct lifetime *const *held, size_t count,
+struct remade remade_live(const struct trained *n, const struct lifetime *const *held, size_t count,
 			  const struct spans *spans, const struct tables *t)
 {
 	struct size_counts before = { 0 };
@@ -96,12 +96,17 @@ struct remade remade_live(const struct lifetime *const *held, size_t count,
 		if (!is_module(held[i], t) || r->time_ns < since_ns)
 			continue;
 		blocks++;
+		if (!size_counts_find(&n->states, r->bytes) &&
+		    !size_counts_find(&n->gradients, r->bytes))
+			found.late = bytes_add(found.late, r->bytes);
 		anew = bytes_add(anew, r->bytes);
 		alike = bytes_add(alike, size_counts_find(&before, r->bytes) ? r->bytes : 0);
 	}
 	size_counts_release(&before);
 	if (blocks < MIN_REMADE || alike < anew / 10 * 9)
 		found.bytes = 0;
+	if (blocks < MIN_REMADE || found.bytes)
+		found.late = 0;
 	if (found.bytes > found.extra) {
 		found.extra = found.bytes;
 		found.extra_count = count_before;

@@ -4,6 +4,7 @@
 
 #include "attribution/lifetime.h"
 #include "attribution/spans.h"
+#include "duplicates/trained.h"
 #include "trace/tables.h"
 
 struct remade {
@@ -12,15 +13,18 @@ struct remade {
 	/* Parameters of `bytes`, or of the copies if two steps or more made them. */
 	bytes extra;
 	uint32_t extra_count;
+	bytes late; /* parameters of a model of other sizes, made behind an optimizer's step, that
+		       nothing trains */
 };
 
 /*
  * The job has trained, and has made modules again since then, whose parameters have the sizes of
  * earlier ones that are still live: a cell that ran again, the next trial of a search, the next
- * fold. A deep copy is no such module: its original is trained on. `held`: what is held, by the
- * time of allocation.
+ * fold. A deep copy is no such module: its original is trained on. A model of other sizes without
+ * gradients and states is one that an evaluation uses. `held`: what is held, by the time of
+ * allocation.
  */
-struct remade remade_live(const struct lifetime *const *held, size_t count,
+struct remade remade_live(const struct trained *n, const struct lifetime *const *held, size_t count,
 			  const struct spans *spans, const struct tables *t);
 
 #endif

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #define MAX_TRIES 64      /* places where a second model may begin, each of which is compared */
+#define MAX_MODELS 8      /* equal models that a job has beside each other */
 #define MAX_DIFFERENCE 20 /* two models differ by 1/20 at most, in all sizes together */
 
 #define SMALL (INT64_C(1) << 20) /* kSmallSize of c10/cuda/CUDACachingAllocator.cpp */
@@ -145,4 +146,27 @@ size_t sizes_begin_again(const bytes *sizes, size_t count, size_t least)
 			return has_unique(sizes, first, k) ? first : 0;
 	}
 	return 0;
+}
+
+size_t sizes_of_equal_models(const bytes *sizes, size_t count, size_t least)
+{
+	bytes *a = xcalloc(count + 1, sizeof(*a)), *b = xcalloc(count + 1, sizeof(*b));
+	size_t found = 0;
+
+	for (size_t models = 2; models <= MAX_MODELS && !found; models++) {
+		size_t each = count / models, alike = 1;
+
+		if (count % models || each < least || !begins_again(sizes, each))
+			continue;
+		for (; alike < models; alike++) {
+			memcpy(a, sizes, each * sizeof(*a));
+			memcpy(b, sizes + alike * each, each * sizeof(*b));
+			if (!are_alike(a, b, each))
+				break;
+		}
+		found = alike == models ? each : 0;
+	}
+	free(a);
+	free(b);
+	return found;
 }

@@ -18,4 +18,8 @@ bytes sizes_twice(const bytes *sizes, size_t count, size_t least);
  * layers are alike. */
 size_t sizes_begin_again(const bytes *sizes, size_t count, size_t least);
 
+/* The number of sizes of one model, if all sizes are those of two to eight equal models one behind
+ * the other, of `least` sizes each at least; else 0. */
+size_t sizes_of_equal_models(const bytes *sizes, size_t count, size_t least);
+
 #endif

@@ -2,6 +2,7 @@
 
 #include "diagnose/advice.h"
 #include "diagnose/diagnose.h"
+#include "diagnose/message.h"
 #include "json/json_util.h"
 #include "report/rank_groups.h"
 

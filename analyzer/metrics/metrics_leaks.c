@@ -123,6 +123,21 @@ static int repeats_too(const struct metrics *m, const struct surviving_block *l,
 	return m->run_repeats && in_run >= m->run_repeats;
 }
 
+/* Is the stack of the job's own code, with a graph, and has half as many blocks in the run? What
+ * lines compute with a graph stays for the backward pass, line by line. */
+static int keeps_own(const struct metrics *m, const struct tables *t,
+		     const struct surviving_block *l, size_t count)
+{
+	size_t in_run = 0;
+
+	if (!tables_stack_is_own_code(t, l->stack) ||
+	    tables_stack_flags(t, l->stack) & STACK_NO_GRAD)
+		return 0;
+	for (size_t i = 0; i < count; i++)
+		in_run += l[i].in_run && !l[i].age;
+	return m->run_repeats && (int64_t)in_run >= m->run_repeats / 2;
+}
+
 /* Has a stack of a model so many blocks of one size, all of this step? `in_run`: and all of a run
  * that no backward pass follows. */
 static int keeps(const struct tables *t, const struct surviving_block *l, size_t count,
@@ -198,5 +213,6 @@ void metrics_find_leaks(const struct tables *t, struct device_pass *d, struct su
 	for (size_t i = 0, n; i < count; i += n) {
 		n = of_one_stack(&left[i], count - i);
 		d->m->run_repeat_stacks += repeats_too(d->m, &left[i], n);
+		d->m->run_own_stacks += keeps_own(d->m, t, &left[i], n);
 	}
 }

@@ -3,12 +3,11 @@
 #include "metrics/metrics_calls.h"
 #include "metrics/metrics_doubled.h"
 #include "metrics/metrics_head.h"
+#include "metrics/metrics_own.h"
 #include "metrics/metrics_replaced.h"
 #include "metrics/metrics_sizes.h"
 
 #include <stdlib.h>
-
-#define MIN_BATCHES 4 /* of a rollout: fewer blocks of a line may be a step's own */
 
 /* Did a stack allocate no block in any step before? */
 static int is_new_stack(const struct device_pass *d, uint32_t stack, size_t count)
@@ -52,6 +51,7 @@ static void copy_duplicates(struct metrics *m, const struct duplicates *p)
 	m->extra_gradients = p->extra_gradients;
 	m->remade = p->remade;
 	m->replicas = p->replicas;
+	m->late_model = p->late;
 	m->twin = p->twin;
 	m->twin_copied = p->has_deep_copy;
 	m->data = p->data.bytes;
@@ -69,8 +69,8 @@ int metrics_may_be_huge(const struct device_pass *d, uint64_t tags, bytes size)
 	       !metrics_is_own_step(tags) &&
 	       !(tags &
 		 (TAGGED(LINEAR) | TAGGED(OPTIMIZER) | TAGGED(LOAD) | TAGGED(SAVE) | TAGGED(CLIP) |
-		  TAGGED(BUCKET) | TAGGED(FSDP_GATHER) | TAGGED(FSDP_GRADIENT) | TAGGED(ZERO) |
-		  TAGGED(MEGATRON_FSDP) | TAGGED(COMPILE)));
+		  TAGGED(BUCKET) | TAGGED(FSDP_GATHER) | TAGGED(FSDP_REDUCE) |
+		  TAGGED(FSDP_GRADIENT) | TAGGED(ZERO) | TAGGED(MEGATRON_FSDP) | TAGGED(COMPILE)));
 }
 
 /* Is it a block whose size one line of code decides? Without frames, a block of the backward pass
@@ -162,178 +162,6 @@ void metrics_find_huge(struct device_pass *d, const struct metrics_pass *p,
 	}
 }
 
-/* Did the job's own code allocate the stack's blocks while it evaluates or generates? What a loss
- * needs is freed with the loss. */
-static int is_of_evaluation(const struct metrics_pass *p, const struct device_pass *d,
-			    uint32_t stack)
-{
-	return stack < p->tables->stack_count && p->tags[stack] & TAGGED(EVALUATE) &&
-	       !(p->tags[stack] & TAGGED(TRAINS)) &&
-	       evaluation_names_tell(&d->trained_names, p->tables, stack) &&
-	       tables_stack_is_own_code(p->tables, stack);
-}
-
-/* Finds the tensors of one line of the job's own code that ran in this step for the first time.
- * They are no inputs that each step needs, which an earlier step would have had. Large results of
- * one step are freed in it. Copies of parameters do not count. */
-static void find_new_data(const struct metrics_pass *p, const struct device_pass *d,
-			  const struct snapshot *live)
-{
-	struct metrics *m = d->m;
-
-	for (size_t i = 0;
-	     (d->step || m->steps) && !(m->in_evaluation && m->run_evaluates) && i < live->count;
-	     i++) {
-		const struct block_group *g = &live->groups[i];
-		const struct stack_levels *l =
-			&d->stacks[g->stack < p->tables->stack_count ? g->stack : 0];
-
-		if (g->category != CATEGORY_INPUTS || g->bytes <= m->data ||
-		    size_counts_find(&live->parameters, g->largest) ||
-		    !tables_stack_is_own_code(p->tables, g->stack) || l->last_step != d->step + 1 ||
-		    l->steps != 1 || l->blocks != g->blocks)
-			continue;
-		m->data = g->bytes;
-		m->data_beside = 0;
-		m->data_blocks = (int64_t)g->blocks;
-		m->data_stack = g->stack;
-	}
-	if (live->duplicates.request_is_own && d->failure->stack < p->tables->stack_count &&
-	    !d->stacks[d->failure->stack].blocks && d->failure->requested > m->data) {
-		m->data = d->failure->requested;
-		m->data_beside = 0;
-		m->data_blocks = 1;
-		m->data_stack = d->failure->stack;
-	}
-	m->data_of_no_grad =
-		m->data && tables_stack_flags(p->tables, m->data_stack) & STACK_NO_GRAD;
-}
-
-/* Is it the job's own code, in a constructor or not, without a sign of a parameter? */
-static int is_of_job(const struct tables *t, uint32_t stack)
-{
-	uint32_t flags = tables_stack_flags(t, stack);
-	enum block_hint hint = stack_hint(flags);
-
-	return flags & STACK_FRAMES && !(flags & (STACK_MODULE | STACK_LOSS | STACK_LOADING)) &&
-	       (hint == HINT_NOTHING || hint == HINT_INPUTS);
-}
-
-/* Finds the line of the job's own code that allocated most bytes before the first step.
- * Constructors count too: of a model, or of a data set. */
-static void find_of_setup(const struct metrics_pass *p, const struct device_pass *d,
-			  const struct snapshot *live)
-{
-	const struct failure *f = d->failure && !d->failure->from_runtime ? d->failure : NULL;
-	struct metrics *m = d->m;
-
-	for (size_t i = 0; i < live->count; i++) {
-		const struct block_group *g = &live->groups[i];
-		int asked = f && f->stack == g->stack;
-		bytes sum = bytes_add(g->bytes, asked ? f->requested : 0);
-
-		m->largest_parameter = larger_of(
-			m->largest_parameter, g->category == CATEGORY_PARAMETERS ? g->largest : 0);
-		if (!m->in_setup || g->stack >= p->tables->stack_count || sum <= m->setup_line ||
-		    !is_of_job(p->tables, g->stack))
-			continue;
-		m->setup_line = sum;
-		m->setup_blocks = (int64_t)g->blocks + asked;
-		m->setup_stack = g->stack;
-	}
-}
-
-/* Adds up the blocks of the run among those that count as inputs. Data that were there before the
- * forward pass do not grow with its batch. */
-static void find_batch_inputs(const struct metrics_pass *p, const struct device_pass *d,
-			      const struct snapshot *live)
-{
-	const unsigned device = (unsigned)(d - p->devices);
-	bytes *of_stack = xcalloc(p->tables->stack_count, sizeof(*of_stack));
-
-	for (size_t i = 0; p->live.slots && i <= p->live.mask; i++) {
-		const struct mt_record *r = &p->live.slots[i];
-
-		if (r->kind == MT_TENSOR_ALLOC && r->device == device &&
-		    r->stack < p->tables->stack_count && tag_of(r).run == d->run)
-			add(&of_stack[r->stack], r->bytes);
-	}
-	for (size_t i = 0; i < live->count; i++) {
-		const struct block_group *g = &live->groups[i];
-
-		if (g->category == CATEGORY_INPUTS && g->stack < p->tables->stack_count)
-			add(&d->m->batch_inputs, smaller_of(g->bytes, of_stack[g->stack]));
-	}
-	free(of_stack);
-}
-
-/* Blocks of one kind, with the failed request. */
-struct found_blocks {
-	bytes bytes, largest; /* the largest of one stack */
-	int64_t count;
-	uint32_t stack; /* of the largest; MT_NO_STACK without any */
-};
-
-static void count_found(struct found_blocks *f, uint32_t stack, bytes sum, uint64_t blocks)
-{
-	add(&f->bytes, sum);
-	f->count += (int64_t)blocks;
-	if (sum > f->largest) {
-		f->largest = sum;
-		f->stack = stack;
-	}
-}
-
-/* The failed request, unless a library made it. */
-static const struct failure *request_of(const struct device_pass *d)
-{
-	return d->failure && !d->failure->from_runtime ? d->failure : NULL;
-}
-
-/* Adds up the blocks that the job's own code allocated or requests in a function of evaluation or
- * generation: caches, results and buffers, but no block of the model. */
-static void find_of_evaluation(const struct metrics_pass *p, const struct device_pass *d,
-			       const struct snapshot *live)
-{
-	const struct failure *f = request_of(d);
-	struct found_blocks found = { .stack = d->m->evaluated_stack };
-
-	for (size_t i = 0; i < live->count; i++) {
-		const struct block_group *g = &live->groups[i];
-
-		if (is_of_evaluation(p, d, g->stack))
-			count_found(&found, g->stack, g->bytes, g->blocks);
-	}
-	if (f && is_of_evaluation(p, d, f->stack))
-		count_found(&found, f->stack, f->requested, 1);
-	d->m->evaluated = found.bytes;
-	d->m->evaluated_blocks = found.count;
-	d->m->evaluated_stack = found.stack;
-}
-
-/* Adds up the copies of what layers take and return that the job's own hooks allocated or request.
- */
-static void find_hooked(const struct metrics_pass *p, const struct device_pass *d,
-			const struct snapshot *live)
-{
-	const unsigned kinds = 1u << CATEGORY_ACTIVATIONS | 1u << CATEGORY_TEMPORARIES |
-			       1u << CATEGORY_INPUTS | 1u << CATEGORY_OTHER;
-	const struct failure *f = request_of(d);
-	struct found_blocks found = { .stack = d->m->hooked_stack };
-
-	for (size_t i = 0; i < live->count; i++) {
-		const struct block_group *g = &live->groups[i];
-
-		if (kinds & 1u << g->category && tables_stack_is_hook(p->tables, g->stack))
-			count_found(&found, g->stack, g->bytes, g->blocks);
-	}
-	if (f && tables_stack_is_hook(p->tables, f->stack))
-		count_found(&found, f->stack, f->requested, 1);
-	d->m->hooked = found.bytes;
-	d->m->hooked_blocks = found.count;
-	d->m->hooked_stack = found.stack;
-}
-
 /* Blocks out of proportion are logits if a head made them, a linear layer that the job's own code
  * calls, or if they follow from its output, which may be freed. */
 static void find_own_logits(const struct metrics_pass *p, struct device_pass *d,
@@ -356,31 +184,6 @@ static void find_own_logits(const struct metrics_pass *p, struct device_pass *d,
 	}
 }
 
-/* Finds the blocks that a line of the job's own code allocated under no_grad() before the first
- * step of training and did not free, as each batch of a rollout does. */
-static void find_rollouts(const struct metrics_pass *p, const struct device_pass *d,
-			  const struct snapshot *live)
-{
-	struct metrics *m = d->m;
-
-	for (size_t i = 0;
-	     !d->step && !d->backward_seen && !live->inference.is_inference && i < live->count;
-	     i++) {
-		const struct block_group *g = &live->groups[i];
-
-		if ((g->category != CATEGORY_INPUTS && g->category != CATEGORY_OTHER) ||
-		    g->blocks < MIN_BATCHES || g->stack >= p->tables->stack_count ||
-		    !tables_stack_is_own_code(p->tables, g->stack) ||
-		    !(tables_stack_flags(p->tables, g->stack) & STACK_NO_GRAD) ||
-		    d->stacks[g->stack].freed || g->bytes != (bytes)g->blocks * g->largest ||
-		    g->bytes <= m->run_repeat_bytes)
-			continue;
-		m->run_repeats = (int64_t)g->blocks;
-		m->run_repeat_bytes = g->bytes;
-		m->repeat_stack = g->stack;
-	}
-}
-
 /* Adds up the blocks of the backward pass for the largest unit of FSDP, in the type of the
  * parameters or of twice its size: the whole gradient, and its copies for the reduction. */
 static void find_units(const struct metrics_pass *p, const struct device_pass *d,
@@ -391,6 +194,10 @@ static void find_units(const struct metrics_pass *p, const struct device_pass *d
 	for (uint32_t i = 1; i < p->tables->stack_count; i++)
 		if (p->tags[i] & TAGGED(FSDP_GATHER))
 			m->fsdp_unit = larger_of(m->fsdp_unit, d->stacks[i].tallest);
+	/* One rank has nothing to gather. It copies the gradients of a unit, as others do. */
+	if (m->world_size <= 1 && d->failure && d->failure->stack < p->tables->stack_count &&
+	    p->tags[d->failure->stack] & TAGGED(FSDP_REDUCE))
+		m->fsdp_unit = larger_of(m->fsdp_unit, m->requested);
 	if (!m->fsdp_unit || !m->in_backward)
 		return;
 	for (size_t i = 0; i < live->count; i++) {
@@ -433,16 +240,11 @@ void metrics_what_is_live(const struct metrics_pass *p, struct device_pass *d,
 	d->m->untied = live->untied.bytes;
 	d->m->untied_block = live->untied.block;
 	d->m->untied_blocks = live->untied.count;
-	find_new_data(p, d, live);
-	find_of_setup(p, d, live);
-	find_batch_inputs(p, d, live);
-	find_of_evaluation(p, d, live);
-	find_hooked(p, d, live);
+	metrics_find_own(p, d, live);
 	find_own_logits(p, d, live);
 	for (uint32_t i = 1; i < p->tables->stack_count; i++)
 		d->m->model_stacks += p->tags[i] & TAGGED(MODEL) && d->stacks[i].last_step &&
 				      d->stacks[i].last_step + 1 >= d->step + 1;
-	find_rollouts(p, d, live);
 	find_units(p, d, live);
 	find_unchecked(p, d, live);
 	metrics_find_doubled(p, d, live);

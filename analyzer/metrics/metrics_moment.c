@@ -255,6 +255,22 @@ static void record_size_ratio(const struct moment_pass *s)
 		larger_of(percent(now[1], before[1]), percent(held[1], held_before[1]));
 }
 
+/* The model's spans since the last backward pass or optimizer step. */
+static int64_t calls_in_run(const struct device_pass *d)
+{
+	const struct spans *all = &d->device->spans;
+	int64_t calls = 0;
+
+	for (size_t i = d->span + 1; i-- > 0 && i < all->count;) {
+		const struct span *s = &all->list[i];
+
+		if (s->phase == PHASE_BACKWARD || s->phase == PHASE_OPTIMIZER)
+			break;
+		calls += s->activity == ACTIVITY_MODEL || s->activity == ACTIVITY_EVALUATION;
+	}
+	return calls;
+}
+
 static void describe_moment(const struct moment_pass *s)
 {
 	struct device_pass *d = s->d;
@@ -262,6 +278,7 @@ static void describe_moment(const struct moment_pass *s)
 	const struct failure *f = d->failure;
 	const struct device *device = d->device;
 
+	m->run_calls = calls_in_run(d);
 	m->failed = f != NULL;
 	m->died = f && !failure_survived(f);
 	m->device_total = device->total;
@@ -424,22 +441,6 @@ static void record_cache(const struct moment_pass *s)
 		m->kv_tokens_left = free_bytes(m) / m->kv_token;
 }
 
-/* The model's spans since the last backward pass or optimizer step. */
-static int64_t calls_in_run(const struct device_pass *d)
-{
-	const struct spans *all = &d->device->spans;
-	int64_t calls = 0;
-
-	for (size_t i = d->span + 1; i-- > 0 && i < all->count;) {
-		const struct span *s = &all->list[i];
-
-		if (s->phase == PHASE_BACKWARD || s->phase == PHASE_OPTIMIZER)
-			break;
-		calls += s->activity == ACTIVITY_MODEL || s->activity == ACTIVITY_EVALUATION;
-	}
-	return calls;
-}
-
 static void finish(struct moment_pass *s)
 {
 	struct device_pass *d = s->d;
@@ -448,7 +449,6 @@ static void finish(struct moment_pass *s)
 
 	metrics_find_predictions(d);
 	m->run_born = d->run_born;
-	m->run_calls = calls_in_run(d);
 	m->run_new = percent(s->run_new, m->run_live);
 	m->run_model = percent(s->run_model, m->run_live);
 	m->activation_percent = percent(m->activations, m->allocated);

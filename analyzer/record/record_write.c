@@ -3,6 +3,7 @@
 
 #include "readers/native.h"
 #include "diagnose/diagnose.h"
+#include "diagnose/message.h"
 #include "report/member_json.h"
 #include "util/json_text.h"
 #include "util/util.h"

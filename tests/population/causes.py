@@ -70,7 +70,7 @@ CAUSES = {
     "copies of gradients": ("GRADIENT_COPIES", "GRAD_NORM_TEMP", "GRADIENT_SETS"),  # a buffer of all gradients beside them
     "weights saved aside": ("SECOND_MODEL", "CKPT_SAVE_SPIKE", "GRADIENT_COPIES", "EVAL_TENSORS"),  # a clone of all weights while others are evaluated
     "states of replaced parameters": ("SECOND_OPTIMIZER", "SECOND_MODEL", "EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED"),  # an optimizer keeps parameters that are no more
-    "buffers of every layer": ("HUGE_TENSORS", "STATIC_OVER_BUDGET", "DATA_IN_SETUP"),  # one for all layers would do
+    "buffers of every layer": ("DATA_ON_GPU", "HUGE_TENSORS", "STATIC_OVER_BUDGET", "DATA_IN_SETUP"),  # one for all layers would do
     "inputs of an evaluation": ("EVAL_TENSORS", "EVAL_ACCUMULATION", "HUGE_TENSORS", "DATA_ON_GPU", "EVAL_BATCH_LARGE"),  # all inputs before the first is used
     "room for a rollout": ("DATA_ON_GPU", "DATA_IN_SETUP", "HUGE_TENSORS"),  # it belongs on the host, as bytes
     "loop that is not cut": ("ACT_PEAK", "LOSSES_SUMMED", "GRAPH_KEPT", "EARLIER_CALL"),  # a backward pass for each chunk, from a state without a graph
@@ -85,8 +85,8 @@ CAUSES = {
     "preconditioners": ("OPT_FIRST_STEP_JUMP", "HUGE_TENSORS", "STATIC_OVER_BUDGET"),  # a matrix of vocabulary times vocabulary, among an optimizer's states
     "norms by hand": ("ACT_PEAK", "ACT_UPCAST"),  # each line of a norm saves a tensor of fp32
     "frozen front with a graph": ("ACT_PEAK", "GRADIENTS_UNUSED"),  # layers that are not trained save their activations
-    "scorer stays": ("SECOND_MODEL", "EVAL_TENSORS", "EARLIER_STEP_KEPT", "DATA_IN_SETUP"),  # a model of an evaluation, between evaluations
-    "scorers kept": ("EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED", "EVAL_TENSORS", "EVAL_ACCUMULATION", "SECOND_MODEL"),  # another one for each evaluation
+    "scorer stays": ("LATE_MODEL", "SECOND_MODEL", "EVAL_TENSORS", "EARLIER_STEP_KEPT", "DATA_IN_SETUP"),  # a model of an evaluation, between evaluations
+    "scorers kept": ("EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED", "EVAL_TENSORS", "EVAL_ACCUMULATION", "SECOND_MODEL", "LATE_MODEL"),  # another one for each evaluation
     "whole model gathered": ("FSDP_WRAP_COARSE", "FSDP_REDUCE_COARSE"),  # one unit for all layers
     "gathered units kept": ("FSDP_OVERPREFETCH", "FSDP_WRAP_COARSE"),  # units that stay gathered until the backward pass
     "mask of all pairs": ("HUGE_TENSORS", "ATTN_QUADRATIC"),  # numbers for each pair of positions, where documents are apart

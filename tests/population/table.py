@@ -139,6 +139,8 @@ WIDER = [
     "  is right: it says sparse=True.",
     "`hooks_added_each_time`: HOOKS_STORE is right too, which names the hook; `reduction_bucket_too_large`: ZERO_COMM_BUCKETS, which names the buckets. `calibration_inputs`",
     "  and others of its cause: LAYERS_STORED, a rule that there was not, is right: it tells layers whose blocks stay from call to call from a graph.",
+    "`scorer_stays` and others of its cause: LATE_MODEL, a rule that there was not, is right: it names a model that came between steps. `bias_of_every_layer`: DATA_ON_GPU is",
+    "  right as DATA_IN_SETUP is, which says the same before the first step: both say since then to share what is a constant of each layer.",
 ]
 
 
@@ -152,7 +154,7 @@ def page(results, dropped):
     lines += summary(results)
     lines += ["Families that were made after the rules: %s; faults: those of `faults_%s.py`." % (
         ", ".join(sorted(NEW_FAMILIES)), ".py`, `faults_".join(sorted(NEW))), ""]
-    lines += ["## What counts as right, and did not at first", "", "CALL_UNUSED, GRADIENT_SETS, HOOKS_STORE, LAYERS_STORED and TABLE_GRADIENT are newer than the draws of this page.", ""] + [line if line.startswith(" ") else "- " + line for line in WIDER] + [""]
+    lines += ["## What counts as right, and did not at first", "", "CALL_UNUSED, GRADIENT_SETS, HOOKS_STORE, LATE_MODEL, LAYERS_STORED and TABLE_GRADIENT are newer than the draws of this page.", ""] + [line if line.startswith(" ") else "- " + line for line in WIDER] + [""]
     lines += ["## Confidence", "", "As it was told, by the table of the draws before these; `analyzer/diagnose/confidence.def` has the sum of these and of the sets before (`tests/population/measured.json`).", ""] + calibration(results)
     lines += ["## Families of jobs", ""] + markdown(("family", *head[1:]), by(results, "family"))
     lines += ["## Faults", ""] + markdown(("fault", *head[1:]), by(results, "fault"))

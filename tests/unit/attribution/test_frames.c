@@ -60,9 +60,12 @@ static void a_closure_is_not_the_optimizers(void **state)
 	struct fixture *f = *state;
 	uint32_t step = write_frame(&f->w, "Adam.step", "/x/torch/optim/adam.py", 1),
 		 closure = write_frame(&f->w, "main.<locals>.closure", "/job/train.py", 2),
-		 hook = write_frame(&f->w, "keep", "/job/train.py", 3);
+		 hook = write_frame(&f->w, "keep", "/job/train.py", 3),
+		 any = write_frame(&f->w, "Optimizer.profile_hook_step.<locals>.wrapper",
+				   "/x/torch/optim/optimizer.py", 4);
 	uint32_t module = write_module(&f->w, "/x/torch/lib/libc10_cuda.so");
 	uint32_t own = write_stack(&f->w, module, hook, closure, step, 0),
+		 loss = write_stack(&f->w, module, hook, closure, any, 0),
 		 inner = write_stack(&f->w, module, step, closure, step, 0),
 		 state_of = write_stack(&f->w, module, step, 0, 0, 0);
 
@@ -70,6 +73,7 @@ static void a_closure_is_not_the_optimizers(void **state)
 	fixture_report(f);
 	assert_false(tables_stack_flags(&f->trace.tables, own) & STACK_OPTIMIZER);
 	assert_false(tables_stack_info(&f->trace.tables, own)->tags & TAGGED(OPTIMIZER));
+	assert_false(tables_stack_info(&f->trace.tables, loss)->tags & TAGGED(ANY_STEP));
 	assert_true(tables_stack_flags(&f->trace.tables, inner) & STACK_OPTIMIZER);
 	assert_true(tables_stack_flags(&f->trace.tables, state_of) & STACK_OPTIMIZER);
 }

@@ -64,6 +64,22 @@ static void small_blocks_do_not_differ(void **state)
 	assert_int_equal(sizes_twice(sizes, ARRAY_SIZE(sizes), LEAST), 0);
 }
 
+/* An embedding, two layers and a head of the embedding's size; three such models, and one alone. */
+static void equal_models_are_counted(void **state)
+{
+	bytes sizes[] = { 90, 10, 20, 10, 20, 90, 90, 10, 20, 10, 20, 90, 90, 10, 20, 10, 20, 90 };
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++)
+		sizes[i] *= MIB;
+	assert_int_equal(sizes_of_equal_models(sizes, 18, LEAST), 6);
+	assert_int_equal(sizes_of_equal_models(sizes, 12, LEAST), 6);
+	assert_int_equal(sizes_of_equal_models(sizes, 6, LEAST), 0);
+	assert_int_equal(sizes_of_equal_models(sizes, 18, 7), 0);
+	sizes[13] += 5 * MIB;
+	assert_int_equal(sizes_of_equal_models(sizes, 18, LEAST), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -71,6 +87,7 @@ int main(void)
 		cmocka_unit_test(a_copy_of_a_model_is_found),
 		cmocka_unit_test(blocks_of_equal_tensors_differ_a_little),
 		cmocka_unit_test(small_blocks_do_not_differ),
+		cmocka_unit_test(equal_models_are_counted),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

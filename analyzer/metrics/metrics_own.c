@@ -1,0 +1,273 @@
+#include "metrics/metrics_own.h"
+
+#include <stdlib.h>
+
+#define MANY_INPUTS 8 /* tensors of one line: fewer may be the inputs of a step */
+#define MIN_BATCHES 4 /* of a rollout: fewer blocks of a line may be a step's own */
+
+/* Did the job's own code allocate the stack's blocks while it evaluates or generates? What a loss
+ * needs is freed with the loss. */
+static int is_of_evaluation(const struct metrics_pass *p, const struct device_pass *d,
+			    uint32_t stack)
+{
+	return stack < p->tables->stack_count && p->tags[stack] & TAGGED(EVALUATE) &&
+	       !(p->tags[stack] & TAGGED(TRAINS)) &&
+	       evaluation_names_tell(&d->trained_names, p->tables, stack) &&
+	       tables_stack_is_own_code(p->tables, stack);
+}
+
+/* Finds inputs that one line made for this step, many of them, and more than all that the model
+ * keeps of them: a step uses a few. Those that a loop makes for each call of the model are none. */
+static void find_many_inputs(const struct metrics_pass *p, const struct device_pass *d,
+			     const struct snapshot *live)
+{
+	struct metrics *m = d->m;
+
+	for (size_t i = 0; !m->in_evaluation && i < live->count; i++) {
+		const struct block_group *g = &live->groups[i];
+
+		if (g->category != CATEGORY_INPUTS || g->bytes <= m->data ||
+		    g->bytes <= m->activations || g->blocks < MANY_INPUTS ||
+		    g->smallest < g->largest / 2 ||
+		    size_counts_find(&live->parameters, g->largest) ||
+		    (int64_t)g->blocks < 4 * m->run_calls ||
+		    !tables_stack_is_own_code(p->tables, g->stack))
+			continue;
+		m->data = g->bytes;
+		m->data_beside = 0;
+		m->data_blocks = (int64_t)g->blocks;
+		m->data_stack = g->stack;
+	}
+}
+
+/* Finds the tensors of one line of the job's own code that ran in this step for the first time.
+ * They are no inputs that each step needs, which an earlier step would have had. Large results of
+ * one step are freed in it. Copies of parameters do not count, nor does what a loop makes for each
+ * call of the model. */
+static void find_new_data(const struct metrics_pass *p, const struct device_pass *d,
+			  const struct snapshot *live)
+{
+	struct metrics *m = d->m;
+
+	for (size_t i = 0;
+	     (d->step || m->steps) && !(m->in_evaluation && m->run_evaluates) && i < live->count;
+	     i++) {
+		const struct block_group *g = &live->groups[i];
+		const struct stack_levels *l =
+			&d->stacks[g->stack < p->tables->stack_count ? g->stack : 0];
+
+		if (g->category != CATEGORY_INPUTS || g->bytes <= m->data ||
+		    size_counts_find(&live->parameters, g->largest) ||
+		    !tables_stack_is_own_code(p->tables, g->stack) || l->last_step != d->step + 1 ||
+		    l->steps != 1 || l->blocks != g->blocks ||
+		    (g->blocks >= MIN_BATCHES && m->run_calls >= (int64_t)g->blocks))
+			continue;
+		m->data = g->bytes;
+		m->data_beside = 0;
+		m->data_blocks = (int64_t)g->blocks;
+		m->data_stack = g->stack;
+	}
+	find_many_inputs(p, d, live);
+	if (live->duplicates.request_is_own && d->failure->stack < p->tables->stack_count &&
+	    !d->stacks[d->failure->stack].blocks && d->failure->requested > m->data) {
+		m->data = d->failure->requested;
+		m->data_beside = 0;
+		m->data_blocks = 1;
+		m->data_stack = d->failure->stack;
+	}
+	m->data_of_no_grad =
+		m->data && tables_stack_flags(p->tables, m->data_stack) & STACK_NO_GRAD;
+}
+
+/* Is it the job's own code, in a constructor or not, without a sign of a parameter? */
+static int is_of_job(const struct tables *t, uint32_t stack)
+{
+	uint32_t flags = tables_stack_flags(t, stack);
+	enum block_hint hint = stack_hint(flags);
+
+	return flags & STACK_FRAMES && !(flags & (STACK_MODULE | STACK_LOSS | STACK_LOADING)) &&
+	       (hint == HINT_NOTHING || hint == HINT_INPUTS);
+}
+
+/* Blocks of one kind, with the failed request. */
+struct found_blocks {
+	bytes bytes, largest; /* the largest of one stack */
+	int64_t count;
+	uint32_t stack; /* of the largest; MT_NO_STACK without any */
+};
+
+static void count_found(struct found_blocks *f, uint32_t stack, bytes sum, uint64_t blocks)
+{
+	add(&f->bytes, sum);
+	f->count += (int64_t)blocks;
+	if (sum > f->largest) {
+		f->largest = sum;
+		f->stack = stack;
+	}
+}
+
+/* The failed request, unless a library made it. */
+static const struct failure *request_of(const struct device_pass *d)
+{
+	return d->failure && !d->failure->from_runtime ? d->failure : NULL;
+}
+
+/* The bytes and the number of live blocks of each stack that were made before the model was first
+ * called. The caller frees the result. */
+static struct found_blocks *made_before_calls(const struct metrics_pass *p,
+					      const struct device_pass *d)
+{
+	const unsigned device = (unsigned)(d - p->devices);
+	struct found_blocks *of_stack = xcalloc(p->tables->stack_count, sizeof(*of_stack));
+
+	for (size_t i = 0; p->live.slots && i <= p->live.mask; i++) {
+		const struct mt_record *r = &p->live.slots[i];
+
+		if (r->kind != MT_TENSOR_ALLOC || r->device != device ||
+		    r->stack >= p->tables->stack_count ||
+		    tag_of(r).removed_by & 1u << WITHOUT_NEW_RUN)
+			continue;
+		add(&of_stack[r->stack].bytes, r->bytes);
+		of_stack[r->stack].count++;
+	}
+	return of_stack;
+}
+
+/* Finds the line of the job's own code that allocated most bytes before the first step, or before
+ * the first call of the model. Constructors count too: of a model, or of a data set. */
+static void find_of_setup(const struct metrics_pass *p, const struct device_pass *d,
+			  const struct snapshot *live)
+{
+	const unsigned data = 1u << CATEGORY_INPUTS | 1u << CATEGORY_OTHER;
+	struct found_blocks *before = made_before_calls(p, d);
+	const struct failure *f = request_of(d);
+	struct metrics *m = d->m;
+
+	for (size_t i = 0; i < live->count; i++) {
+		const struct block_group *g = &live->groups[i];
+		struct found_blocks found = { .bytes = g->bytes, .count = (int64_t)g->blocks };
+		int asks;
+
+		m->largest_parameter = larger_of(
+			m->largest_parameter, g->category == CATEGORY_PARAMETERS ? g->largest : 0);
+		if (d->backward_seen || g->stack >= p->tables->stack_count ||
+		    !is_of_job(p->tables, g->stack))
+			continue;
+		asks = f && f->stack == g->stack;
+		if (asks && m->in_setup)
+			count_found(&found, g->stack, f->requested, 1);
+		else if (!m->in_setup)
+			found = before[g->stack];
+		if (found.bytes <= m->setup_line ||
+		    (!m->in_setup && (asks || !(data & 1u << g->category))))
+			continue;
+		m->setup_line = found.bytes;
+		m->setup_blocks = found.count;
+		m->setup_stack = g->stack;
+	}
+	free(before);
+}
+
+/* Adds up the blocks of the run among those that count as inputs. Data that were there before the
+ * forward pass do not grow with its batch. */
+static void find_batch_inputs(const struct metrics_pass *p, const struct device_pass *d,
+			      const struct snapshot *live)
+{
+	const unsigned device = (unsigned)(d - p->devices);
+	bytes *of_stack = xcalloc(p->tables->stack_count, sizeof(*of_stack));
+
+	for (size_t i = 0; p->live.slots && i <= p->live.mask; i++) {
+		const struct mt_record *r = &p->live.slots[i];
+
+		if (r->kind == MT_TENSOR_ALLOC && r->device == device &&
+		    r->stack < p->tables->stack_count && tag_of(r).run == d->run)
+			add(&of_stack[r->stack], r->bytes);
+	}
+	for (size_t i = 0; i < live->count; i++) {
+		const struct block_group *g = &live->groups[i];
+
+		if (g->category == CATEGORY_INPUTS && g->stack < p->tables->stack_count)
+			add(&d->m->batch_inputs, smaller_of(g->bytes, of_stack[g->stack]));
+	}
+	free(of_stack);
+}
+
+/* Adds up the blocks that the job's own code allocated or requests in a function of evaluation or
+ * generation: caches, results and buffers, but no block of the model. */
+static void find_of_evaluation(const struct metrics_pass *p, const struct device_pass *d,
+			       const struct snapshot *live)
+{
+	const struct failure *f = request_of(d);
+	struct found_blocks found = { .stack = d->m->evaluated_stack };
+
+	for (size_t i = 0; i < live->count; i++) {
+		const struct block_group *g = &live->groups[i];
+
+		if (is_of_evaluation(p, d, g->stack))
+			count_found(&found, g->stack, g->bytes, g->blocks);
+	}
+	if (f && is_of_evaluation(p, d, f->stack))
+		count_found(&found, f->stack, f->requested, 1);
+	d->m->evaluated = found.bytes;
+	d->m->evaluated_blocks = found.count;
+	d->m->evaluated_stack = found.stack;
+}
+
+/* Adds up the copies of what layers take and return that the job's own hooks allocated or request.
+ */
+static void find_hooked(const struct metrics_pass *p, const struct device_pass *d,
+			const struct snapshot *live)
+{
+	const unsigned kinds = 1u << CATEGORY_ACTIVATIONS | 1u << CATEGORY_TEMPORARIES |
+			       1u << CATEGORY_INPUTS | 1u << CATEGORY_OTHER;
+	const struct failure *f = request_of(d);
+	struct found_blocks found = { .stack = d->m->hooked_stack };
+
+	for (size_t i = 0; i < live->count; i++) {
+		const struct block_group *g = &live->groups[i];
+
+		if (kinds & 1u << g->category && tables_stack_is_hook(p->tables, g->stack))
+			count_found(&found, g->stack, g->bytes, g->blocks);
+	}
+	if (f && tables_stack_is_hook(p->tables, f->stack))
+		count_found(&found, f->stack, f->requested, 1);
+	d->m->hooked = found.bytes;
+	d->m->hooked_blocks = found.count;
+	d->m->hooked_stack = found.stack;
+}
+
+/* Finds the blocks that a line of the job's own code allocated under no_grad() before the first
+ * step of training and did not free, as each batch of a rollout does. */
+static void find_rollouts(const struct metrics_pass *p, const struct device_pass *d,
+			  const struct snapshot *live)
+{
+	struct metrics *m = d->m;
+
+	for (size_t i = 0;
+	     !d->step && !d->backward_seen && !live->inference.is_inference && i < live->count;
+	     i++) {
+		const struct block_group *g = &live->groups[i];
+
+		if ((g->category != CATEGORY_INPUTS && g->category != CATEGORY_OTHER) ||
+		    g->blocks < MIN_BATCHES || g->stack >= p->tables->stack_count ||
+		    !tables_stack_is_own_code(p->tables, g->stack) ||
+		    !(tables_stack_flags(p->tables, g->stack) & STACK_NO_GRAD) ||
+		    d->stacks[g->stack].freed || g->bytes != (bytes)g->blocks * g->largest ||
+		    g->bytes <= m->run_repeat_bytes)
+			continue;
+		m->run_repeats = (int64_t)g->blocks;
+		m->run_repeat_bytes = g->bytes;
+		m->repeat_stack = g->stack;
+	}
+}
+
+void metrics_find_own(const struct metrics_pass *p, const struct device_pass *d,
+		      const struct snapshot *live)
+{
+	find_new_data(p, d, live);
+	find_of_setup(p, d, live);
+	find_batch_inputs(p, d, live);
+	find_of_evaluation(p, d, live);
+	find_hooked(p, d, live);
+	find_rollouts(p, d, live);
+}

@@ -1,0 +1,173 @@
+/* What lies apart from the newest call of the model: data before it, a model beside it, results
+ * behind it. */
+#include "choice.h"
+
+/* A job that only calls its model, whose newest call takes 100 MiB. */
+static struct metrics service(void)
+{
+	struct metrics m = failure();
+
+	m.in_backward = m.steps = 0;
+	m.in_forward = m.step = m.inference = 1;
+	m.activations = 100 * MIB;
+	m.pass_live = 356 * MIB;
+	m.requested = 256 * MIB;
+	return m;
+}
+
+static void data_that_was_there_before_the_first_call_is_named(void **state)
+{
+	struct metrics m = service();
+
+	(void)state;
+	m.setup_line = 1200 * MIB;
+	m.setup_blocks = 16;
+	assert_cause(&m, "DATA_IN_SETUP");
+	/* The call needs more than that. */
+	m.activations = m.pass_live = 1300 * MIB;
+	assert_cause(&m, "INFERENCE_BATCH");
+	m.activations = 100 * MIB;
+	m.results = 1300 * MIB;
+	m.results_blocks = 13;
+	assert_cause(&m, "INFERENCE_RESULTS");
+	/* A training has its first inputs, and not a hundred of them. */
+	m = service();
+	m.inference = 0;
+	m.setup_line = 1200 * MIB;
+	m.setup_blocks = 100;
+	assert_cause(&m, "DATA_IN_SETUP");
+}
+
+static void outputs_of_earlier_calls_are_stored(void **state)
+{
+	struct metrics m = service();
+
+	(void)state;
+	m.run_evaluates = 1;
+	m.passes = 3;
+	m.model_stacks = 60;
+	m.run_layer_stacks = 8;
+	m.activations = m.pass_live = 700 * MIB;
+	m.pass_newest = 300 * MIB;
+	m.kv_cache = 200 * MIB;
+	assert_int_equal(assert_cause(&m, "LAYERS_STORED"), 400 * MIB);
+	m.pass_newest = 600 * MIB;
+	assert_cause(&m, "INFERENCE_BATCH");
+}
+
+static void a_model_that_came_between_steps_is_named(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.late_model = 250 * MIB;
+	assert_cause(&m, "ACT_PEAK");
+	m.late_model = 500 * MIB;
+	assert_int_equal(assert_cause(&m, "LATE_MODEL"), 500 * MIB);
+}
+
+/* Lines of a loop keep as many blocks as one another: they have a graph. */
+static void a_loop_with_a_graph_keeps_no_results(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.in_backward = 0;
+	m.in_forward = 1;
+	m.activations = 100 * MIB;
+	m.batch_inputs = 1500 * MIB;
+	m.run_live = 1600 * MIB;
+	m.run_born = 5 * GIB;
+	m.run_repeats = 40;
+	m.run_repeat_bytes = 900 * MIB;
+	m.run_own_stacks = 2;
+	assert_cause(&m, "EVAL_ACCUMULATION");
+	m.run_own_stacks = 3;
+	assert_cause(&m, "ACT_PEAK");
+	m.doubled = 800 * MIB;
+	m.doubled_blocks = 40;
+	assert_cause(&m, "ACT_PEAK");
+	m.run_evaluates = 1;
+	assert_cause(&m, "EVAL_ACCUMULATION");
+}
+
+static void a_hundred_tensors_are_not_a_few(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.huge = 100 * MIB;
+	m.huge_sum = m.huge_own = 1500 * MIB;
+	m.huge_blocks = 64;
+	m.huge_lines = 1;
+	m.layer_output = 10 * MIB;
+	assert_cause(&m, "HUGE_TENSORS");
+	m.huge_blocks = 65;
+	assert_cause(&m, "ACT_PEAK");
+}
+
+/* Trainer gathers the results of an evaluation in one tensor; a loop of the job may grow another.
+ */
+static void trainers_growing_tensor_is_of_results(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.in_backward = 0;
+	m.in_forward = m.run_evaluates = 1;
+	m.run_live = 1000 * MIB;
+	m.run_born = 5 * GIB;
+	m.run_repeats = 8;
+	m.run_repeat_bytes = 900 * MIB;
+	m.growing = 950 * MIB;
+	m.growing_times = 8;
+	assert_cause(&m, "GROWING_TENSOR");
+	m.tags = TAGGED(TRAINER);
+	assert_cause(&m, "EVAL_ACCUMULATION");
+}
+
+/* A masked autoencoder calls an encoder and a smaller decoder of one class. */
+static void an_earlier_call_has_two_fifths_of_the_activations(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.step = m.steps = 1;
+	m.again = 420 * MIB;
+	m.again_is_new = m.again_was_new = 1;
+	assert_cause(&m, "EARLIER_CALL");
+	m.again = 400 * MIB;
+	assert_cause(&m, "ACT_PEAK");
+}
+
+static void a_copied_table_has_a_gradient_of_its_own(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.in_backward = 0;
+	m.in_optimizer = 1;
+	m.extra_gradients = 300 * MIB;
+	m.untied = 900 * MIB;
+	m.untied_block = 290 * MIB;
+	m.untied_blocks = 1;
+	assert_cause(&m, "WEIGHTS_NOT_TIED");
+	m.untied = m.untied_block = m.untied_blocks = 0;
+	assert_cause(&m, "GRADIENT_SETS");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(data_that_was_there_before_the_first_call_is_named),
+		cmocka_unit_test(outputs_of_earlier_calls_are_stored),
+		cmocka_unit_test(a_model_that_came_between_steps_is_named),
+		cmocka_unit_test(a_loop_with_a_graph_keeps_no_results),
+		cmocka_unit_test(a_hundred_tensors_are_not_a_few),
+		cmocka_unit_test(trainers_growing_tensor_is_of_results),
+		cmocka_unit_test(an_earlier_call_has_two_fifths_of_the_activations),
+		cmocka_unit_test(a_copied_table_has_a_gradient_of_its_own),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
