@@ -28,6 +28,7 @@ static enum category category_of_hint(enum block_hint m, enum category otherwise
 	case HINT_WORKSPACES:
 		return CATEGORY_WORKSPACES;
 	case HINT_KV_CACHE:
+	case HINT_STATIC_CACHE:
 		return CATEGORY_KV_CACHE;
 	case HINT_COMMUNICATION:
 	case HINT_BUCKETS:

@@ -36,7 +36,8 @@ enum block_hint {
 	HINT_STATES,
 	HINT_INPUTS,
 	HINT_WORKSPACES,
-	HINT_KV_CACHE, /* in training, activations */
+	HINT_KV_CACHE,     /* in training, activations */
+	HINT_STATIC_CACHE, /* a cache of its whole length, which no training has */
 	HINT_COMMUNICATION,
 	HINT_BUCKETS,  /* DDP's buckets: communication, or the gradients themselves */
 	HINT_REDUCED,  /* communication, or a gradient if it outlives the backward pass */

@@ -254,9 +254,8 @@ static const char *confidence_of(const struct metrics *m, enum rule rule, bytes 
 	if (rule == RULE_LEAK_GRAPH_RETAINED && m->leak_consumed >= m->leak_steps)
 		c++;
 	/* No optimizer has shown yet: the backward passes may be derivatives within one loss. */
-	if (rule == RULE_LEAK_GRAPH_RETAINED && !IN(OPTIMIZER) &&
-	    m->leak_autograd > m->leak_bytes / 2)
-		c++;
+	if (rule == RULE_LEAK_GRAPH_RETAINED && !IN(OPTIMIZER))
+		c += m->leak_autograd > m->leak_bytes / 2 || m->leak_steps < 4;
 	if ((rule == RULE_LOSSES_SUMMED && EVALUATES) ||
 	    (rule == RULE_GRADS_HELD_IN_FORWARD && !IN(OPTIMIZER)))
 		c++;
@@ -272,14 +271,31 @@ static const char *confidence_of(const struct metrics *m, enum rule rule, bytes 
  * leads to more than tensors ever had, finds no piece in any cache. In the first step, the further
  * need of the job is unknown: a larger consumer comes first then.
  */
+static enum tier tier_of_pieces(const struct metrics *m, enum rule rule, bytes weight)
+{
+	if (m->died && rule == RULE_FRAG_EXTERNAL &&
+	    (m->cached < m->reserved / 3 ||
+	     (m->cached < m->reserved / 2 && m->cached < m->huge_sum && m->huge_blocks > 1 &&
+	      when_HUGE_TENSORS(m)) ||
+	     ((m->step > 1 || IS_HUGE) && m->allocated + m->requested > m->allocated_peak)))
+		return TIER_LAST;
+	if (!m->died || weight >= m->allocated / 5 ||
+	    (weight >= m->allocated / 10 && weight >= m->requested))
+		return m->died && m->step <= 1 && !m->in_setup ? TIER_PEAK : TIER_PIECES;
+	return TIER_LAST;
+}
+
 static enum tier tier_of(const struct metrics *m, enum rule rule, bytes weight)
 {
 	/* Without a proof of inference, other explanations of the peak come first. */
 	if (rule == RULE_INFERENCE_GRAPH && !m->inference)
-		return m->predicts ? TIER_PEAK : TIER_DEFAULT;
+		return m->predicts ? TIER_PEAK : CALLS_KEEP_GRAPHS ? TIER_STATE : TIER_DEFAULT;
 	/* A second training loop looks the same until its first backward pass. */
 	if (rule == RULE_EVAL_GRAPH_KEPT && !m->run_evaluates)
 		return ONE_TENSOR ? TIER_DEFAULT : TIER_PEAK;
+	/* What one unit of FSDP gathered is in that cache. */
+	if (rule == RULE_NCCL_STARVED_BY_CACHE && when_FSDP_WRAP_COARSE(m))
+		return TIER_STATE;
 	/* Trainer concatenates the results of an evaluation, which are in no loop of the job. */
 	if (rule == RULE_GROWING_TENSOR && IN(TRAINER) && m->run_evaluates &&
 	    when_EVAL_ACCUMULATION(m))
@@ -321,18 +337,7 @@ static enum tier tier_of(const struct metrics *m, enum rule rule, bytes weight)
 	    SHARE(m->huge_sum, 50) && when_HUGE_TENSORS(m) && measured_of(rule) &&
 	    measured_confidence(rule) != CONFIDENCE_HIGH)
 		return TIER_STATE;
-	if (rules[rule].tier != TIER_PIECES)
-		return rules[rule].tier;
-	if (m->died && rule == RULE_FRAG_EXTERNAL &&
-	    (m->cached < m->reserved / 3 ||
-	     (m->cached < m->reserved / 2 && m->cached < m->huge_sum && m->huge_blocks > 1 &&
-	      when_HUGE_TENSORS(m)) ||
-	     ((m->step > 1 || IS_HUGE) && m->allocated + m->requested > m->allocated_peak)))
-		return TIER_LAST;
-	if (!m->died || weight >= m->allocated / 5 ||
-	    (weight >= m->allocated / 10 && weight >= m->requested))
-		return m->died && m->step <= 1 && !m->in_setup ? TIER_PEAK : TIER_PIECES;
-	return TIER_LAST;
+	return rules[rule].tier == TIER_PIECES ? tier_of_pieces(m, rule, weight) : rules[rule].tier;
 }
 
 /* The stack that allocated the blocks that the rule is about; NULL if there is none. */

@@ -303,6 +303,10 @@ static void find_gradient_copies(struct duplicates *d, const struct trained *n,
 	for (size_t i = 0; i < n->gradients.count; i++)
 		gradients = bytes_add(gradients, bytes_times(n->gradients.list[i].size,
 							     (int64_t)n->gradients.list[i].count));
+	/* torch.autograd.grad() returns gradients that are gone when they are put into one vector.
+	 */
+	if (!gradients && spans_have(spans, ACTIVITY_BACKWARD))
+		gradients = n->parameter_bytes;
 	if (!now || !gradients)
 		return;
 	for (const struct span *s = spans->list; s <= now; s++)

@@ -96,11 +96,11 @@ struct remade remade_live(const struct trained *n, const struct lifetime *const 
 		if (!is_module(held[i], t) || r->time_ns < since_ns)
 			continue;
 		blocks++;
-		if (!size_counts_find(&n->states, r->bytes) &&
-		    !size_counts_find(&n->gradients, r->bytes))
+		if (!size_counts_count_near(&n->states, r->bytes) &&
+		    !size_counts_count_near(&n->gradients, r->bytes))
 			found.late = bytes_add(found.late, r->bytes);
 		anew = bytes_add(anew, r->bytes);
-		alike = bytes_add(alike, size_counts_find(&before, r->bytes) ? r->bytes : 0);
+		alike = bytes_add(alike, size_counts_count_near(&before, r->bytes) ? r->bytes : 0);
 	}
 	size_counts_release(&before);
 	if (blocks < MIN_REMADE || alike < anew / 10 * 9)

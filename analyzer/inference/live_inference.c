@@ -38,6 +38,11 @@ static const struct stack_info *info_of(const struct tables *t, size_t stack)
 	return tables_stack_info(t, (uint32_t)stack);
 }
 
+static int is_cache_hint(enum block_hint hint)
+{
+	return hint == HINT_KV_CACHE || hint == HINT_STATIC_CACHE;
+}
+
 static int is_of_model(const struct tables *t, size_t stack)
 {
 	uint32_t flags = info_of(t, stack)->flags;
@@ -77,6 +82,17 @@ static unsigned count_dropped(const struct spans *spans)
 		}
 	}
 	return dropped;
+}
+
+/* Calls of the model that other code allocated between; fewer than three may be one job's several
+ * models: 0. */
+static uint32_t count_model_spans(const struct spans *spans)
+{
+	uint32_t calls = 0;
+
+	for (size_t i = 0; i < spans->count; i++)
+		calls += spans->list[i].activity == ACTIVITY_MODEL && spans->list[i].allocs;
+	return calls >= 3 ? calls : 0;
 }
 
 /* All calls of the model are within torch.no_grad(), as the frames show. */
@@ -129,7 +145,7 @@ static struct kept_stacks count_kept(const struct history *h, const struct table
 
 	for (size_t i = 1; i < h->stack_count; i++)
 		if (h->stacks[i].allocs >= 3 && is_of_model(t, i) &&
-		    stack_hint(info_of(t, i)->flags) != HINT_KV_CACHE) {
+		    !is_cache_hint(stack_hint(info_of(t, i)->flags))) {
 			n.stacks++;
 			n.kept += h->stacks[i].most >= 3;
 		}
@@ -237,7 +253,7 @@ void inference_find_categories(struct lifetimes *l, const struct history *h,
 	for (size_t i = 1; i < t->stack_count && i < h->stack_count; i++)
 		if (grows(&h->stacks[i], info_of(t, i)) &&
 		    !(info_of(t, i)->flags & (STACK_INIT | STACK_LOADING)) &&
-		    stack_hint(info_of(t, i)->flags) != HINT_KV_CACHE) {
+		    !is_cache_hint(stack_hint(info_of(t, i)->flags))) {
 			growing[i] = 1;
 			n++;
 		}
@@ -315,11 +331,12 @@ static void add_cache(struct live_inference *r, const struct history *h, const s
 							  (bytes)(rounds - 1) * (bytes)layers);
 }
 
-/* Calls of the model in which a stack made the blocks that stay: they lie apart. A module of which
- * half of its many blocks stay has results, however fast its calls are. */
+/* Calls of the model in which a stack made the blocks that stay: they lie apart. A line of which
+ * half of its many blocks stay has results, however fast its calls are; one that is no module's, if
+ * it made them in more than one call. */
 static int are_results(const struct stack_history *s, size_t n, uint32_t calls, int is_model)
 {
-	if (is_model && n >= MANY_RESULTS && s->allocs <= 2 * n)
+	if ((is_model || calls > 1) && n >= MANY_RESULTS && s->allocs <= 2 * n)
 		return 1;
 	return calls >= MIN_RESULTS || (!is_model && calls >= MIN_OWN_RESULTS);
 }
@@ -382,5 +399,7 @@ struct live_inference inference_live(const struct lifetimes *l, const struct his
 	r.is_inference = r.cache_token || is_evaluation || dropped >= DROPPED ||
 			 (period && !r.keeps_graph && frees_all(l, h, t));
 	r.calls = calls_of(h, t);
+	if (!r.calls)
+		r.calls = count_model_spans(spans);
 	return r.is_inference || (r.keeps_graph && r.calls) ? r : (struct live_inference){ 0 };
 }

@@ -48,7 +48,8 @@ static int is_of_cache(const struct metrics_pass *p, uint32_t stack)
 {
 	return stack < p->tables->stack_count &&
 	       (p->tags[stack] & TAGGED(KV_CACHE) ||
-		stack_hint(tables_stack_flags(p->tables, stack)) == HINT_KV_CACHE);
+		stack_hint(tables_stack_flags(p->tables, stack)) == HINT_KV_CACHE ||
+		stack_hint(tables_stack_flags(p->tables, stack)) == HINT_STATIC_CACHE);
 }
 
 static bytes room_for(const struct metrics *m, bytes each)

@@ -1,4 +1,6 @@
 #include "metrics/metrics_leaks.h"
+
+#include "metrics/metrics_calls.h"
 #include "util/order.h"
 
 #include <stdlib.h>
@@ -215,4 +217,5 @@ void metrics_find_leaks(const struct tables *t, struct device_pass *d, struct su
 		d->m->run_repeat_stacks += repeats_too(d->m, &left[i], n);
 		d->m->run_own_stacks += keeps_own(d->m, t, &left[i], n);
 	}
+	d->m->never_used = metrics_never_used(d, t, left, count);
 }

@@ -124,8 +124,7 @@ static struct found_blocks *made_before_calls(const struct metrics_pass *p,
 		const struct mt_record *r = &p->live.slots[i];
 
 		if (r->kind != MT_TENSOR_ALLOC || r->device != device ||
-		    r->stack >= p->tables->stack_count ||
-		    tag_of(r).removed_by & 1u << WITHOUT_NEW_RUN)
+		    r->stack >= p->tables->stack_count || !tag_of(r).before_calls)
 			continue;
 		add(&of_stack[r->stack].bytes, r->bytes);
 		of_stack[r->stack].count++;
@@ -164,6 +163,11 @@ static void find_of_setup(const struct metrics_pass *p, const struct device_pass
 		m->setup_line = found.bytes;
 		m->setup_blocks = found.count;
 		m->setup_stack = g->stack;
+	}
+	if (m->in_setup && f && f->requested > m->setup_line && is_of_job(p->tables, f->stack)) {
+		m->setup_line = f->requested;
+		m->setup_blocks = 1;
+		m->setup_stack = f->stack;
 	}
 	free(before);
 }

@@ -60,6 +60,7 @@ static void enter_span(const struct metrics_pass *p, struct device_pass *d, cons
 	int is_loss = (tables_stack_flags(p->tables, s->stack) & STACK_LOSS) != 0;
 
 	d->phase = (enum phase)s->phase;
+	d->called |= s->activity == ACTIVITY_MODEL || s->activity == ACTIVITY_EVALUATION;
 	if (s->activity == ACTIVITY_MODEL) {
 		if (!d->pending.count ||
 		    (!is_loss && d->pending.list[d->pending.count - 1] != s->caller))
@@ -179,7 +180,8 @@ static void record_alloc(struct metrics_pass *p, struct device_pass *d, const st
 		uint64_t time;
 	} u = { .tag = { .run = d->run,
 			 .step = (uint16_t)d->step,
-			 .removed_by = (uint16_t)removed_by } };
+			 .removed_by = (uint16_t)(removed_by & 0x7fff),
+			 .before_calls = !d->called && !d->backward_seen } };
 	struct mt_record kept = *r;
 
 	record_stack(p, d, r, new);

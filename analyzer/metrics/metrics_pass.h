@@ -37,8 +37,10 @@ struct block_tag {
 	uint32_t run;  /* a run begins with the forward pass after a backward pass or optimizer step
 			*/
 	uint16_t step; /* the last 16 bits of its number */
-	uint16_t removed_by; /* bits of enum counterfactual */
+	uint16_t removed_by : 15;  /* bits of enum counterfactual */
+	uint16_t before_calls : 1; /* the model had not been called yet */
 };
+static_assert(COUNTERFACTUALS <= 15, "the tag has a bit for each");
 static_assert(sizeof(struct block_tag) == sizeof(uint64_t), "the tag replaces the time");
 
 struct step_levels {
@@ -119,6 +121,7 @@ struct device_pass {
 	enum phase phase;
 	int is_past_forward; /* the phase is that of the backward pass or of the optimizer */
 	int backward_seen, run_is_open;
+	int called; /* a model was called, in training or not */
 	/* On the stacks of the latest calls of the model from one line, and of those that a
 	 * backward pass followed. */
 	struct evaluation_names pending_names, trained_names;

@@ -156,6 +156,113 @@ static void a_copied_table_has_a_gradient_of_its_own(void **state)
 	assert_cause(&m, "GRADIENT_SETS");
 }
 
+/* A teacher is called with a graph, and its logits are detached: the student's graph is used. */
+static void a_graph_that_was_never_used_is_an_unused_calls(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.in_backward = 0;
+	m.in_forward = 1;
+	m.model_stacks = 20;
+	m.passes_kept = 1;
+	m.kept_stacks = 10;
+	m.kept = m.left = 900 * MIB;
+	m.left_steps = 2;
+	m.left_blocks = 100;
+	m.pass_newest = 300 * MIB;
+	assert_cause(&m, "GRAPH_KEPT");
+	m.never_used = 880 * MIB;
+	assert_int_equal(assert_cause(&m, "CALL_UNUSED"), 1180 * MIB);
+	/* Lines of the model in an evaluation are fewer. */
+	m.model_stacks = 40;
+	m.in_evaluation = m.run_evaluates = 1;
+	m.run_layer_stacks = 8;
+	m.run_blocks = 100;
+	assert_cause(&m, "CALL_UNUSED");
+}
+
+/* A loop over clips of a video, whose features each keep a graph. */
+static void calls_that_keep_graphs_without_training_are_inference(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.in_backward = m.steps = 0;
+	m.in_forward = m.step = 1;
+	m.unused_graph = m.activations;
+	m.graph_layers = 10;
+	m.run_calls = 3;
+	assert_cause(&m, "ACT_PEAK");
+	m.run_calls = 4;
+	assert_cause(&m, "INFERENCE_GRAPH");
+	m.run_trains = 1;
+	assert_cause(&m, "ACT_PEAK");
+}
+
+static void inputs_and_targets_are_one_set_of_data(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.in_backward = m.step = m.steps = 0;
+	m.in_setup = 1;
+	m.activations = m.parameters = 0;
+	m.setup_line = m.data = 1100 * MIB;
+	m.setup_blocks = m.data_blocks = 200;
+	m.data_beside = 800 * MIB;
+	assert_cause(&m, "DATA_IN_SETUP");
+}
+
+static void trainer_gathers_results(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.in_backward = 0;
+	m.in_forward = m.in_evaluation = m.run_evaluates = 1;
+	m.activations = 100 * MIB;
+	m.evaluated = 1500 * MIB;
+	m.evaluated_blocks = 2;
+	assert_cause(&m, "EVAL_TENSORS");
+	m.tags = TAGGED(TRAINER);
+	assert_cause(&m, "EVAL_ACCUMULATION");
+}
+
+/* The scores of a whole volume are no call's, and no result of many calls. */
+static void one_result_of_inference_is_named(void **state)
+{
+	struct metrics m = service();
+
+	(void)state;
+	m.huge = 700 * MIB;
+	m.huge_sum = m.huge_own = 1400 * MIB;
+	m.huge_blocks = 2;
+	m.layer_output = 100 * MIB;
+	assert_cause(&m, "HUGE_TENSORS");
+	m.kv_cache = 100 * MIB;
+	m.pass_live = 700 * MIB;
+	assert_cause(&m, "INFERENCE_BATCH");
+}
+
+/* The cache of PyTorch's allocator holds what was gathered before. */
+static void what_fsdp_gathers_comes_before_its_cache(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.by_library = 1;
+	m.cached = 300 * MIB;
+	m.activations = 0;
+	m.sharded = m.parameters = 400 * MIB;
+	m.world_size = 2;
+	assert_cause(&m, "NCCL_STARVED_BY_CACHE");
+	m.tags = TAGGED(FSDP);
+	m.gathered = m.gathered_largest = 800 * MIB;
+	m.gathered_blocks = 1;
+	assert_cause(&m, "FSDP_WRAP_COARSE");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -167,6 +274,12 @@ int main(void)
 		cmocka_unit_test(trainers_growing_tensor_is_of_results),
 		cmocka_unit_test(an_earlier_call_has_two_fifths_of_the_activations),
 		cmocka_unit_test(a_copied_table_has_a_gradient_of_its_own),
+		cmocka_unit_test(a_graph_that_was_never_used_is_an_unused_calls),
+		cmocka_unit_test(calls_that_keep_graphs_without_training_are_inference),
+		cmocka_unit_test(inputs_and_targets_are_one_set_of_data),
+		cmocka_unit_test(trainer_gathers_results),
+		cmocka_unit_test(one_result_of_inference_is_named),
+		cmocka_unit_test(what_fsdp_gathers_comes_before_its_cache),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
