@@ -182,6 +182,12 @@ def write(path, text):
         f.write(text)
 
 
+def whole_scripts(path):
+    """The section of the page that scripts.py writes."""
+    with open(os.path.join(ROOT, path)) as f:
+        return "".join(f.read().partition("\n## Whole scripts\n")[1:])
+
+
 def load(files, directory):
     results = []
     for name in files:
@@ -214,7 +220,7 @@ def main():
             if r["outcome"] != "right":
                 print("%04d %-22s %-24s %-22s %s" % (r["draw"], r["job"], r["fault"], r["cause"], (r.get("findings") or ["-"])[:4]))
     if options.write:
-        write("docs/population.md", page(results, dropped))
+        write("docs/population.md", page(results, dropped) + whole_scripts("docs/population.md"))
     if options.write or options.add:
         sets = counts_of_sets(options.write or options.add, results)
         write("tests/population/measured.json", json.dumps(sets, indent=1, sort_keys=True) + "\n")
