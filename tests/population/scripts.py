@@ -1,7 +1,7 @@
 """Whole scripts of tests/jobs/died, each with one mistake: runs each with it, without it (--fixed), and with it on a card between both peaks, and asks
 memtrace for the cause.
 
-scripts.py [--keep DIRECTORY] [--results FILE] [--write FILE] [NAME...]
+scripts.py [--keep DIRECTORY] [--results FILE] [--write FILE] [--seed N] [NAME...]
 scripts.py --judge DIRECTORY [NAME...]     asks the build anew about kept traces
 
 tests/jobs/died/causes.json has the truth of each script: its kind, the cause in words, the rules that name it or whose remedy removes it, and
@@ -28,7 +28,6 @@ from draw import ENOUGH, LARGE, ended_report, first_of, place_of_death  # noqa: 
 from harness import GiB, JOBS, PRELOAD, SIM, environment, python, torchrun  # noqa: E402
 
 DIED = os.path.join(JOBS, "died")
-SEED = 18
 LIMIT = 600  # seconds for a run
 # Runs scripts as __main__, each in a forked child, and leaves what each needed, by PyTorch's own counters. A process of its own has one script only,
 # as torchrun starts it. What is recorded does not go through it.
@@ -111,12 +110,12 @@ class Counter:
         return counts
 
 
-def died(counter, name, truth, directory):
+def died(counter, name, truth, directory, seed):
     """Runs one script; the row without memtrace's answer."""
     shutil.rmtree(directory, ignore_errors=True)
     os.makedirs(directory)
     row = {"script": name, "cause": truth["cause"],
-           "share": round(random.Random("%d %s" % (SEED, name)).uniform(0.2, 0.8), 3)}
+           "share": round(random.Random("%d %s" % (seed, name)).uniform(0.2, 0.8), 3)}
     twin, faulty = counter.needed(name, truth, directory, "--fixed"), counter.needed(name, truth, directory)
     if not twin or not faulty:
         return {**row, "outcome": "error", "error": "fixed failed" if not twin else "failed on the large card"}
@@ -150,7 +149,7 @@ def judged(row, truth, directory):
     return row
 
 
-def one(counters, name, truth, keep, again):
+def one(counters, name, truth, keep, again, seed):
     directory = os.path.join(keep, name)
     kept = os.path.join(directory, "row.json")
     if again:
@@ -158,7 +157,7 @@ def one(counters, name, truth, keep, again):
             row = json.load(f)
     else:
         counter = counters.get()
-        row = died(counter, name, truth, directory)
+        row = died(counter, name, truth, directory, seed)
         counters.put(counter)
         with open(kept, "w") as f:
             json.dump(row, f)
@@ -214,6 +213,7 @@ def main():
     parser.add_argument("--judge", metavar="DIRECTORY", help="directory of kept traces, about which to ask again")
     parser.add_argument("--results", help="file to add the rows to, a line of JSON each")
     parser.add_argument("--write", metavar="FILE", help="Markdown file whose table of scripts is made anew")
+    parser.add_argument("--seed", type=int, default=18, help="of the cards' sizes")
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()
     table, rows = truths(), []
@@ -225,7 +225,7 @@ def main():
             names = [n for n in names if os.path.exists(os.path.join(keep, n, "row.json"))]
         for _ in range(0 if options.judge else options.workers):
             counters.put(Counter())
-        for done in concurrent.futures.as_completed([pool.submit(one, counters, n, table[n], keep, options.judge) for n in names]):
+        for done in concurrent.futures.as_completed([pool.submit(one, counters, n, table[n], keep, options.judge, options.seed) for n in names]):
             row = done.result()
             rows.append(row)
             print(line(row), flush=True)
