@@ -7,7 +7,8 @@ scripts.py --judge DIRECTORY [NAME...]     asks the build anew about kept traces
 tests/jobs/died/causes.json has the truth of each script: its kind, the cause in words, the rules that name it or whose remedy removes it, and
 whether it takes more in each step ("grows"), so that what the remedy saves is told by the level at the job's end in place of the faulty job's peak.
 Rules that were not foreseen, and whose remedy removes the mistake as well, stand apart ("also"): an answer with one counts as wrong.
---write puts the table into FILE, in the place of the one that is there.
+--write puts the table into FILE, in the place of the one that is there. --measured adds the rows of a first sight (--rows FILE, or those of this run)
+to measured.json, as the set SET, and makes analyzer/diagnose/confidence.def anew.
 """
 import argparse
 import collections
@@ -206,6 +207,13 @@ def written(path, rows, truth):
         f.write(text)
 
 
+def measured(name, rows):
+    import table
+    sets = table.counts_of_sets(name, [r for r in rows if r["outcome"] in table.COUNTED])
+    table.write("tests/population/measured.json", json.dumps(sets, indent=1, sort_keys=True) + "\n")
+    table.write("analyzer/diagnose/confidence.def", table.table_of_confidence(sets))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME")
@@ -213,10 +221,16 @@ def main():
     parser.add_argument("--judge", metavar="DIRECTORY", help="directory of kept traces, about which to ask again")
     parser.add_argument("--results", help="file to add the rows to, a line of JSON each")
     parser.add_argument("--write", metavar="FILE", help="Markdown file whose table of scripts is made anew")
+    parser.add_argument("--measured", metavar="SET", help="the name of the set of measured.json to which the rows are added")
+    parser.add_argument("--rows", metavar="FILE", help="rows of an earlier run, with --measured")
     parser.add_argument("--seed", type=int, default=18, help="of the cards' sizes")
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()
     table, rows = truths(), []
+    if options.rows:
+        with open(options.rows) as f:
+            measured(options.measured, list(map(json.loads, f)))
+        return
     names = options.names or sorted(table)
     counters = queue.Queue()
     with tempfile.TemporaryDirectory() as scratch, concurrent.futures.ThreadPoolExecutor(options.workers) as pool:
