@@ -26,7 +26,7 @@ enum rule_confidence { CONFIDENCE_HIGH, CONFIDENCE_MEDIUM, CONFIDENCE_LOW };
 #define AT_LEAST_IF(is, n) bound_if(m->failed && (is), n, SAVING_AT_LEAST)
 #define AT_FAILURE(n) bound_if(m->failed, n, SAVING_AT_FAILURE)
 #define BY_WHOLE_STEPS(n) m->whole_measured ? UNLESS_GROWN(n) : AT_FAILURE(n)
-#define UNLESS_GROWN(n) is_growth(m, n) ? beyond_steps(m, n) : about(n)
+#define UNLESS_GROWN(n) (is_growth(m, n) ? beyond_steps(m, n) : about(n))
 #define SO_FAR(n)                            \
 	is_growth(m, n) ? beyond_steps(m, n) \
 			: AT_LEAST_IF(m->moment_need < m->whole_pass / 10 * 8, n)

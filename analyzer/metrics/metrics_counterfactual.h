@@ -16,15 +16,16 @@ static inline unsigned counterfactuals_of(const struct metrics_pass *p, const st
 					  uint32_t stack, int autograd, bytes size, int is_new)
 {
 	uint64_t tags = p->tags[stack];
+	int is_huge;
 
 	if (size < METRICS_MIN_BLOCK)
 		return 0;
+	is_huge = d->huge && size >= d->huge / 4 && d->phase != PHASE_SETUP &&
+		  d->phase != PHASE_OPTIMIZER && metrics_is_huge(p, d, stack, size);
 	return p->removed_by[stack] | COUNTERFACTUAL(NEW_RUN, is_new) |
 	       COUNTERFACTUAL(LOGITS, d->phase != PHASE_SETUP && metrics_is_logits(d, tags, size)) |
 	       COUNTERFACTUAL(ATTENTION, metrics_is_score(d, tags, autograd, size)) |
-	       COUNTERFACTUAL(HUGE, d->huge && size >= d->huge / 4 && d->phase != PHASE_SETUP &&
-					    d->phase != PHASE_OPTIMIZER &&
-					    metrics_may_be_huge(d, tags, size));
+	       COUNTERFACTUAL(HUGE, is_huge) | COUNTERFACTUAL(OWN_LOGITS, is_huge);
 }
 
 /* The highest `allocated` that leaves the peak of a counterfactual as it is. */

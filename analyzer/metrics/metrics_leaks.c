@@ -28,6 +28,18 @@ static int is_same_stack(const struct surviving_block *a, const struct surviving
 	return a->stack == b->stack && (a->stack || a->thread == b->thread);
 }
 
+static int is_of_autograd(const struct tables *t, const struct surviving_block *l)
+{
+	return (t->thread_flags[l->thread] & THREAD_AUTOGRAD) != 0;
+}
+
+/* Did the job's own code allocate the block, outside of any model, as a buffer of observations
+ * does? */
+static int is_stored(const struct tables *t, const struct surviving_block *l)
+{
+	return l->stack && !is_of_autograd(t, l) && !tables_stack_info(t, l->stack)->model_hash;
+}
+
 /*
  * The bytes of this step, `now`, that its peak would not have had without the leak. A block that
  * is allocated after a step counts as the next step's: the first step has none of them, and this
@@ -43,16 +55,13 @@ static bytes beyond_need(const struct tables *t, const struct device_pass *d, ui
 	return since_first ? 0 : smaller_of(now, most);
 }
 
-static int is_of_autograd(const struct tables *t, const struct surviving_block *l)
+/* Did the step fail while it stored its own blocks behind its end, where those of the step before
+ * count as its own too? */
+static int is_storing(const struct tables *t, const struct device_pass *d,
+		      const struct surviving_block *l, bytes now, bytes most)
 {
-	return (t->thread_flags[l->thread] & THREAD_AUTOGRAD) != 0;
-}
-
-/* Did the job's own code allocate the block, outside of any model, as a buffer of observations
- * does? */
-static int is_stored(const struct tables *t, const struct surviving_block *l)
-{
-	return l->stack && !is_of_autograd(t, l) && !tables_stack_info(t, l->stack)->model_hash;
+	return d->failure && l->stack && d->failure->stack == l->stack && is_stored(t, l) &&
+	       now + d->failure->requested > most;
 }
 
 /* The blocks of one stack, sorted by age, are a leak if they remain step after step from the first
@@ -84,6 +93,7 @@ static void record_leak(const struct tables *t, struct device_pass *d,
 		return;
 	add(&m->leak_bytes, sum);
 	add(&m->leak_now, beyond_need(t, d, l->stack, oldest == d->step, now, sum / steps, most));
+	m->leak_storing |= oldest < d->step && is_storing(t, d, l, now, most);
 	add(&m->leak_autograd, is_of_autograd(t, l) ? sum : 0);
 	add(&m->leak_stored, is_stored(t, l) ? sum : 0);
 	add(&m->leak_per_step, sum / steps);

@@ -109,6 +109,28 @@ static int is_in_proportion(const struct metrics_pass *p, uint32_t stack, bytes 
 	       (size < layer || same_size(size, layer));
 }
 
+/*
+ * In the backward pass, the gradients of such blocks have their sizes. Without frames, the size
+ * alone tells them from what layers make, from gradients of parameters, and from workspaces.
+ */
+int metrics_is_huge(const struct metrics_pass *p, const struct device_pass *d, uint32_t stack,
+		    bytes size)
+{
+	const struct snapshot *live = d->failure ? &d->failure->live : &d->device->at_peak;
+	uint32_t flags = tables_stack_flags(p->tables, stack);
+	enum block_hint hint = stack_hint(flags);
+
+	if (hint == HINT_COMMUNICATION || hint == HINT_BUCKETS || hint == HINT_WORKSPACES ||
+	    !metrics_may_be_huge(d, p->tags[stack], size))
+		return 0;
+	if (flags & STACK_FRAMES)
+		return !is_in_proportion(p, stack, size, d->m->layer_output);
+	return same_size(size, d->huge) ||
+	       (size > d->m->layer_output && !same_size(size, d->m->layer_output) &&
+		!workspace_sizes_have(&p->workspaces, size) &&
+		!size_counts_find(&live->parameters, size));
+}
+
 void metrics_find_huge(struct device_pass *d, const struct metrics_pass *p,
 		       const struct snapshot *live)
 {
@@ -180,6 +202,7 @@ static void find_own_logits(const struct metrics_pass *p, struct device_pass *d,
 		m->logits_block = m->huge;
 		m->logits_blocks = m->huge_blocks;
 		m->logits = m->huge_sum;
+		d->logits_are_huge = 1;
 		m->huge_sum = m->huge_blocks = 0;
 	}
 }

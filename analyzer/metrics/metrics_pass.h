@@ -29,6 +29,8 @@ enum counterfactual {
 	WITHOUT_NEW_RUN,
 	WITHOUT_OLD_GRADIENTS,
 	WITHOUT_HUGE,
+	WITHOUT_OWN_LOGITS, /* blocks out of proportion that follow from a head's output, with that
+			     */
 	COUNTERFACTUALS
 };
 
@@ -156,6 +158,7 @@ struct device_pass {
 	bytes logits, scores, linear;
 	bytes huge; /* blocks of at least a quarter of this size are out of proportion; 0: none */
 	int logits_half, logits_twice; /* blocks of half or twice that size are logits too */
+	int logits_are_huge;           /* the blocks that are out of proportion are the logits */
 };
 
 struct metrics_pass {

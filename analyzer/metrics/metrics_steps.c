@@ -149,8 +149,9 @@ static void record_counterfactuals(const struct device_pass *d)
 		m->batch_growth = rise > m->batch_growth ? rise : m->batch_growth;
 	}
 	m->batch_growth = m->size_growth > m->batch_growth ? m->size_growth : m->batch_growth;
+	m->without_logits =
+		saved_without(d, d->logits_are_huge ? WITHOUT_OWN_LOGITS : WITHOUT_LOGITS);
 #define SET(field, id) m->without_##field = saved_without(d, WITHOUT_##id)
-	SET(logits, LOGITS);
 	SET(attention, ATTENTION);
 	SET(optimizer_temporaries, TEMPORARIES);
 	SET(huge, HUGE);

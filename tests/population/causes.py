@@ -104,8 +104,10 @@ GROWS = {"graph kept", "list of tensors", "what autograd saves kept", "results k
 # Of these, what is not in tensors.
 OUTSIDE = {"leak outside of PyTorch"}
 
-# Faults whose fixed form keeps a part of what the remedy does without: the model's own logits; the newest entry of a list.
-OTHER_REMEDY = {"entropy_of_logits", "replay_without_limit", "cache_by_shape", "requests_remembered"}
+# Faults whose fixed form keeps a part of what the remedy does without: the model's own logits; the newest entry of a list, or the newest state.
+OTHER_REMEDY = {"entropy_of_logits", "replay_without_limit", "cache_by_shape", "requests_remembered", "scorer_of_each_evaluation", "state_not_detached"}
 
-# The remedy that the fixed job has, by a word of it, where the first remedy of a right rule may be another one.
-REMEDIES = {"batch too large": "half", "activations": "checkpoint", "recomputation off": "checkpoint", "upcast activations": None}
+# The remedy that the fixed job has, by a word of it, where the first remedy of a right rule may be another one. None: no rule names what the fixed form does,
+# which is another thing than half a batch or parts of it: 16 bits, shorter rows, smaller pictures, a norm of PyTorch's, a loop without a graph.
+REMEDIES = {"batch too large": "half", "activations": "checkpoint", "recomputation off": "checkpoint", "upcast activations": None, "no mixed precision": None, "padding": None,
+            "pictures too large": None, "norms by hand": None, "iterations recorded": None, "frozen front with a graph": "requires_grad"}

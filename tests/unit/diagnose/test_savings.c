@@ -74,6 +74,51 @@ static void what_the_job_stores_goes_to_the_host(void **state)
 	m.leak_stored = 790 * MIB;
 	assert_action(&m, "LEAK_GRAPH_RETAINED", 0, "store it in host memory");
 	assert_saving(&m, "LEAK_GRAPH_RETAINED", SAVING_ABOUT, 800 * MIB);
+	/* It failed before this step had stored all of its own. */
+	m.leak_storing = 1;
+	assert_saving(&m, "LEAK_GRAPH_RETAINED", SAVING_AT_LEAST, 800 * MIB);
+}
+
+/* Two optimizers have 800 MiB too many; the second one may be making its states. */
+static void states_in_the_making_are_the_least(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.second_states = 800 * MIB;
+	assert_saving(&m, "SECOND_OPTIMIZER", SAVING_ABOUT, 800 * MIB);
+	m.request_is_state = 1;
+	assert_saving(&m, "SECOND_OPTIMIZER", SAVING_AT_LEAST, 800 * MIB);
+}
+
+/* 900 MiB of logits, and 200 MiB that the loss still needs. In a training step that is all; in
+ * another pass more may follow, and one behind the steps needs them beside its growth alone. */
+static void logits_beyond_the_steps_are_the_least(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.step = m.steps = 1;
+	m.in_backward = 0;
+	m.in_forward = 1;
+	m.logits_blocks = 3;
+	m.logits = m.without_logits = 900 * MIB;
+	assert_saving(&m, "LOGITS_SPIKE", SAVING_AT_FAILURE, 900 * MIB);
+	m.whole_need = 2600 * MIB;
+	m.loss_to_come = 200 * MIB;
+	assert_saving(&m, "LOGITS_SPIKE", SAVING_ABOUT, 1100 * MIB);
+	m.step = m.steps = 4;
+	m.loss_to_come = 0;
+	m.tags |= TAGGED(OPTIMIZER);
+	m.whole_measured = 1;
+	assert_saving(&m, "LOGITS_SPIKE", SAVING_ABOUT, 900 * MIB);
+	m.size_growth = 500 * MIB;
+	assert_saving(&m, "LOGITS_SPIKE", SAVING_AT_LEAST, 500 * MIB);
+	/* A derivative within the loss, perhaps, and no step before. */
+	m.tags = 0;
+	m.in_backward = 1;
+	m.in_forward = 0;
+	assert_saving(&m, "LOGITS_SPIKE", SAVING_ABOUT, 900 * MIB);
 }
 
 /* Each rank of a data parallel job makes all of the states. */
@@ -349,6 +394,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_the_job_stores_goes_to_the_host),
 		cmocka_unit_test(states_of_a_first_step_can_be_sharded),
+		cmocka_unit_test(states_in_the_making_are_the_least),
+		cmocka_unit_test(logits_beyond_the_steps_are_the_least),
 		cmocka_unit_test(without_a_whole_step_the_saving_is_of_the_failure),
 		cmocka_unit_test(an_evaluation_counts_beyond_the_steps),
 		cmocka_unit_test(a_step_that_grew_needs_at_least_its_growth),

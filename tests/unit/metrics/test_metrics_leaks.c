@@ -97,6 +97,29 @@ static void a_step_needs_what_is_more_than_any_has_left(void **state)
 	assert_int_equal(m.leak_now, 10 * MIB);
 }
 
+/* The fifth step has 6 MiB of its own 10, and asks for the rest. */
+static void a_step_may_fail_while_it_stores(void **state)
+{
+	struct stack_levels stacks[STACKS] = { 0 };
+	struct metrics m = { 0 };
+	struct failure f = { .stack = STORED, .requested = 4 * MIB };
+	struct device_pass d = { .m = &m, .stacks = stacks, .step = 4, .failure = &f };
+	struct surviving_block blocks[] = {
+		{ .stack = STORED, .size = 6 * MIB },
+		{ .stack = STORED, .size = 10 * MIB },
+		{ .stack = STORED, .age = 1, .size = 10 * MIB },
+		{ .stack = STORED, .age = 2, .size = 10 * MIB },
+		{ .stack = STORED, .age = 3, .size = 10 * MIB },
+	};
+
+	(void)state;
+	metrics_find_leaks(&tables, &d, blocks, 5);
+	assert_int_equal(m.leak_bytes, 30 * MIB);
+	assert_int_equal(m.leak_now, 10 * MIB);
+	assert_true(m.leak_storing);
+	assert_false(in_the_fifth_step(STORED, 3).leak_storing);
+}
+
 /* A hook's copies are no activations, and this step would have had 10 MiB of them too. */
 static void the_copies_of_a_hook_are_needed_by_no_step(void **state)
 {
@@ -124,6 +147,7 @@ int main(void)
 		cmocka_unit_test(the_copies_of_a_hook_are_needed_by_no_step),
 		cmocka_unit_test(what_follows_a_step_counts_as_the_next_ones),
 		cmocka_unit_test(a_step_needs_what_is_more_than_any_has_left),
+		cmocka_unit_test(a_step_may_fail_while_it_stores),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -211,6 +211,38 @@ static void what_is_as_large_as_a_layers_output_is_in_proportion(void **state)
 	assert_int_equal(m.huge_sum, 1250 * MIB);
 }
 
+/* The job's own tensor has 100 MiB, and a layer makes 30 MiB. Its gradient has its size; a gradient
+ * of the layer's output, one of a parameter of 40 MiB and cuBLAS's workspace have not. */
+static void the_backward_pass_has_gradients_of_all_sizes(void **state)
+{
+	static struct stack_info info[STACKS] = { [OWN] = { .flags = STACK_FRAMES },
+						  [LAYER] = { .flags = STACK_FRAMES |
+								       STACK_MODULE } };
+	struct tables tables = { .stack_count = STACKS, .stack_info = info };
+	uint64_t tags[STACKS] = { [LAYER] = TAGGED(MODEL) };
+	struct metrics_pass p = { .tables = &tables,
+				  .tags = tags,
+				  .workspaces = { .sizes = { 32 * MIB } } };
+	struct metrics m = { .layer_output = 30 * MIB };
+	struct device device = { 0 };
+	struct device_pass d = { .m = &m, .device = &device, .huge = 100 * MIB };
+	struct size_counts *parameters = &device.at_peak.parameters;
+
+	(void)state;
+	size_counts_add(parameters, 40 * MIB);
+	size_counts_sort(parameters);
+	assert_true(metrics_is_huge(&p, &d, OWN, 100 * MIB));
+	assert_true(metrics_is_huge(&p, &d, OWN, 32 * MIB));
+	assert_false(metrics_is_huge(&p, &d, LAYER, 30 * MIB));
+	assert_true(metrics_is_huge(&p, &d, LAYER, 60 * MIB));
+	assert_true(metrics_is_huge(&p, &d, 0, 100 * MIB));
+	assert_true(metrics_is_huge(&p, &d, 0, 50 * MIB));
+	assert_false(metrics_is_huge(&p, &d, 0, 40 * MIB));
+	assert_false(metrics_is_huge(&p, &d, 0, 32 * MIB));
+	assert_false(metrics_is_huge(&p, &d, 0, 30 * MIB));
+	size_counts_release(parameters);
+}
+
 /* The model is called from two lines in each step. The later call begins with the block that is
  * refused in the second step: its stack has made blocks in the first step, and none in this one. */
 static void a_line_whose_first_block_is_refused_is_not_new(void **state)
@@ -340,6 +372,7 @@ int main(void)
 		cmocka_unit_test(tensors_of_twice_the_size_are_doubled),
 		cmocka_unit_test(an_activation_function_is_in_proportion),
 		cmocka_unit_test(what_is_as_large_as_a_layers_output_is_in_proportion),
+		cmocka_unit_test(the_backward_pass_has_gradients_of_all_sizes),
 		cmocka_unit_test(copies_of_the_jobs_own_code_are_logits),
 		cmocka_unit_test(a_pass_from_a_new_place_may_be_larger),
 		cmocka_unit_test(six_lines_of_layers_are_a_graph),
