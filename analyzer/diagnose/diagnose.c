@@ -27,9 +27,10 @@ enum rule_confidence { CONFIDENCE_HIGH, CONFIDENCE_MEDIUM, CONFIDENCE_LOW };
 #define AT_FAILURE(n) bound_if(m->failed, n, SAVING_AT_FAILURE)
 #define BY_WHOLE_STEPS(n) m->whole_measured ? UNLESS_GROWN(n) : AT_FAILURE(n)
 #define UNLESS_GROWN(n) (is_growth(m, n) ? beyond_steps(m, n) : about(n))
-#define SO_FAR(n)                            \
-	is_growth(m, n) ? beyond_steps(m, n) \
-			: AT_LEAST_IF(m->moment_need < m->whole_pass / 10 * 8, n)
+#define SO_FAR(n)                    \
+	is_growth(m, n)              \
+		? beyond_steps(m, n) \
+		: AT_LEAST_IF(m->loss_is_own || m->moment_need < m->whole_pass / 10 * 8, n)
 #define BY_WHOLE_STEPS_SO_FAR(n) m->whole_measured ? SO_FAR(n) : AT_FAILURE(n)
 #define BEYOND_STEPS(n) beyond_steps(m, n)
 #define ENOUGH_MEASURED 8 /* times that a rule was the first finding: all right is nine of ten */

@@ -98,6 +98,15 @@ static void predict_in_optimizer(struct device_pass *d)
 	m->whole_need = larger_of(m->moment_need, d->now.pass_peak + made) + m->states_to_come;
 }
 
+/* Does the job's own code compute something from the logits? */
+static int loss_is_own(const struct metrics_pass *p, const struct metrics *m)
+{
+	return m->in_forward && !m->by_library && m->request_stack < p->tables->stack_count &&
+	       !(p->tags[m->request_stack] &
+		 (TAGGED(LOSS) | TAGGED(MODEL) | TAGGED(LINEAR) | TAGGED(LAYER))) &&
+	       tables_stack_is_own_code(p->tables, m->request_stack);
+}
+
 static void predict(const struct metrics_pass *p, struct device_pass *d)
 {
 	struct metrics *m = d->m;
@@ -110,6 +119,7 @@ static void predict(const struct metrics_pass *p, struct device_pass *d)
 	/* The rest of the forward pass, and the temporaries of the backward pass, are unknown; with
 	 * the logits they are small beside what the loss needs. */
 	m->whole_is_least = !backward;
+	m->loss_is_own = backward && loss_is_own(p, m);
 }
 
 void metrics_find_need(const struct metrics_pass *p, struct device_pass *d)

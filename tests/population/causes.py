@@ -104,8 +104,9 @@ GROWS = {"graph kept", "list of tensors", "what autograd saves kept", "results k
 # Of these, what is not in tensors.
 OUTSIDE = {"leak outside of PyTorch"}
 
-# Faults whose fixed form keeps a part of what the remedy does without: the model's own logits; the newest entry of a list, or the newest state.
-OTHER_REMEDY = {"entropy_of_logits", "replay_without_limit", "cache_by_shape", "requests_remembered", "scorer_of_each_evaluation", "state_not_detached"}
+# Faults whose fixed form keeps a part of what the remedy does without: the model's own logits, or those of its evaluation, over the vocabulary that the fault
+# makes large; the newest entry of a list, or the newest state.
+OTHER_REMEDY = {"entropy_of_logits", "logits_in_fp32", "log_softmax_of_everything", "replay_without_limit", "cache_by_shape", "requests_remembered", "scorer_of_each_evaluation", "state_not_detached"}
 
 # The remedy that the fixed job has, by a word of it, where the first remedy of a right rule may be another one. None: no rule names what the fixed form does,
 # which is another thing than half a batch or parts of it: 16 bits, shorter rows, smaller pictures, a norm of PyTorch's, a loop without a graph.

@@ -107,8 +107,12 @@ static void logits_beyond_the_steps_are_the_least(void **state)
 	m.whole_need = 2600 * MIB;
 	m.loss_to_come = 200 * MIB;
 	assert_saving(&m, "LOGITS_SPIKE", SAVING_ABOUT, 1100 * MIB);
+	/* What a loss of the job's own does with them is unknown. */
+	m.loss_is_own = 1;
+	assert_saving(&m, "LOGITS_SPIKE", SAVING_AT_LEAST, 1100 * MIB);
+	assert_int_equal(remedy_of(&m, "LOGITS_SPIKE", 1).bound, SAVING_AT_LEAST);
 	m.step = m.steps = 4;
-	m.loss_to_come = 0;
+	m.loss_is_own = m.loss_to_come = 0;
 	m.tags |= TAGGED(OPTIMIZER);
 	m.whole_measured = 1;
 	assert_saving(&m, "LOGITS_SPIKE", SAVING_ABOUT, 900 * MIB);
@@ -329,6 +333,12 @@ static void passes_of_one_step_are_the_least(void **state)
 	m.parameters = 50 * MIB;
 	assert_saving(&m, "GRAPH_KEPT", SAVING_AT_LEAST, 700 * MIB);
 	m.tags = TAGGED(OPTIMIZER);
+	assert_saving(&m, "GRAPH_KEPT", SAVING_ABOUT, 700 * MIB);
+	/* Four passes in two steps: the third one has two. */
+	m.step = 3;
+	m.passes_kept = 4;
+	assert_saving(&m, "GRAPH_KEPT", SAVING_AT_LEAST, 700 * MIB);
+	m.passes_kept = 2;
 	assert_saving(&m, "GRAPH_KEPT", SAVING_ABOUT, 700 * MIB);
 	m.parameters = 200 * MIB;
 	assert_saving(&m, "GRAPH_KEPT", SAVING_AT_LEAST, 700 * MIB);
