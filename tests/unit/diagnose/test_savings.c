@@ -91,6 +91,19 @@ static void states_in_the_making_are_the_least(void **state)
 	assert_saving(&m, "SECOND_OPTIMIZER", SAVING_AT_LEAST, 800 * MIB);
 }
 
+/* Half of 2304 MiB, but for a workspace of 32 MiB, which has no type. */
+static void a_workspace_has_no_type(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.widened = m.parameters = 400 * MIB;
+	m.whole_measured = 1;
+	assert_saving(&m, "DOUBLE_PRECISION", SAVING_ABOUT, 1152 * MIB);
+	m.workspaces = 32 * MIB;
+	assert_saving(&m, "DOUBLE_PRECISION", SAVING_ABOUT, 1136 * MIB);
+}
+
 /* 900 MiB of logits, and 200 MiB that the loss still needs. In a training step that is all; in
  * another pass more may follow, and one behind the steps needs them beside its growth alone. */
 static void logits_beyond_the_steps_are_the_least(void **state)
@@ -405,6 +418,7 @@ int main(void)
 		cmocka_unit_test(what_the_job_stores_goes_to_the_host),
 		cmocka_unit_test(states_of_a_first_step_can_be_sharded),
 		cmocka_unit_test(states_in_the_making_are_the_least),
+		cmocka_unit_test(a_workspace_has_no_type),
 		cmocka_unit_test(logits_beyond_the_steps_are_the_least),
 		cmocka_unit_test(without_a_whole_step_the_saving_is_of_the_failure),
 		cmocka_unit_test(an_evaluation_counts_beyond_the_steps),
