@@ -98,7 +98,7 @@ static void predict_in_optimizer(struct device_pass *d)
 	m->whole_need = larger_of(m->moment_need, d->now.pass_peak + made) + m->states_to_come;
 }
 
-/* Does the job's own code compute something from the logits? */
+/* Does the job's own code compute something beside the logits? */
 static int loss_is_own(const struct metrics_pass *p, const struct metrics *m)
 {
 	return m->in_forward && !m->by_library && m->request_stack < p->tables->stack_count &&

@@ -29,8 +29,7 @@ enum counterfactual {
 	WITHOUT_NEW_RUN,
 	WITHOUT_OLD_GRADIENTS,
 	WITHOUT_HUGE,
-	WITHOUT_OWN_LOGITS, /* blocks out of proportion that follow from a head's output, with that
-			     */
+	WITHOUT_OWN_LOGITS, /* the outputs of a head, and all blocks out of proportion */
 	COUNTERFACTUALS
 };
 

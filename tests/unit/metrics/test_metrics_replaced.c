@@ -205,8 +205,9 @@ static void a_tensor_of_three_times_the_size_is_no_conversion(void **state)
 }
 
 /* A model has a linear layer of 8 MiB. Behind it, the job's own code calls a head of `output`, and
- * makes a tensor of 400 MiB of that, whose head's output is freed then; another one is refused. */
-static const struct metrics *own_head(struct fixture *f, bytes output)
+ * makes a tensor of 400 MiB of that, whose head's output is freed then; another one is refused.
+ * `is_first`: no backward pass was before, and the model keeps 60 MiB for one. */
+static const struct metrics *own_head(struct fixture *f, bytes output, int is_first)
 {
 	uint32_t linear = write_frame(&f->w, "Linear.forward", TORCH "nn/modules/linear.py", 1),
 		 call = write_frame(&f->w, "Module._call_impl", TORCH "nn/modules/module.py", 1),
@@ -216,7 +217,10 @@ static const struct metrics *own_head(struct fixture *f, bytes output)
 		 head = write_stack(&f->w, f->c10, linear, call, main, 0);
 	uint64_t logits;
 
-	micro_batch(f);
+	for (int i = 0; i < 3 && is_first; i++)
+		make(f, f->model, 20 * MIB);
+	if (!is_first)
+		micro_batch(f);
 	make(f, layer, 8 * MIB);
 	logits = make(f, head, output);
 	make(f, line_of(f, 1), 400 * MIB);
@@ -228,17 +232,29 @@ static const struct metrics *own_head(struct fixture *f, bytes output)
 
 static void what_follows_from_a_head_are_logits(void **state)
 {
-	const struct metrics *m = own_head(*state, 400 * MIB);
+	const struct metrics *m = own_head(*state, 400 * MIB, 0);
 
 	assert_int_equal(m->logits, 800 * MIB);
 	assert_int_equal(m->logits_blocks, 2);
 	assert_int_equal(m->huge_sum, 0);
+	/* Two of the three tensors are there at a time: the head's output and one, or the other
+	 * two. Beside them are a gradient of 5 MiB and 8 of the layer; the micro-batch had 15. */
+	assert_int_equal(m->without_logits, (5 + 8 + 800 - 15) * MIB);
+}
+
+/* What the job's own code goes on to do with logits is unknown before the first backward pass. */
+static void the_first_loss_of_the_jobs_own_has_no_figure(void **state)
+{
+	const struct metrics *m = own_head(*state, 400 * MIB, 1);
+
+	assert_int_equal(m->logits, 800 * MIB);
+	assert_true(m->loss_is_own);
 }
 
 /* (N, 1) and (N,) broadcast to (N, N). */
 static void what_is_larger_than_its_head_is_out_of_proportion(void **state)
 {
-	const struct metrics *m = own_head(*state, 100 * MIB);
+	const struct metrics *m = own_head(*state, 100 * MIB, 0);
 
 	assert_int_equal(m->logits, 0);
 	assert_int_equal(m->huge_sum, 800 * MIB);
@@ -311,6 +327,7 @@ int main(void)
 		CASE(two_halves_that_are_put_together_are_no_conversion),
 		CASE(a_tensor_of_three_times_the_size_is_no_conversion),
 		CASE(what_follows_from_a_head_are_logits),
+		CASE(the_first_loss_of_the_jobs_own_has_no_figure),
 		CASE(what_is_larger_than_its_head_is_out_of_proportion),
 		CASE(what_a_generation_makes_is_its_own),
 		CASE(what_another_function_makes_is_none_of_a_generation),
