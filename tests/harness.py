@@ -73,6 +73,12 @@ def add_tests(case, first, more):
             setattr(case, "test_" + name, unittest.skipIf(skipped, "make test-all")(test))
 
 
+def alone(tests):
+    """Marks a test or a class that runs while no other test does: it measures times of this machine, or takes GiB of its memory or disk."""
+    tests.runs_alone = True
+    return tests
+
+
 # PyTorch before 2.15 made a communicator at the first collective of its group; 2.15 makes them all at once, unless this is set.
 LAZY_COMMUNICATORS = {"TORCH_DIST_USE_NCCL2": "0"}
 

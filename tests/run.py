@@ -1,13 +1,17 @@
-"""Builds and runs every test; the last line is "N passed, N failed". run.py [--all] [PATTERN...]"""
+"""Builds and runs every test; the last line is "N passed, N failed"."""
+import argparse
+import concurrent.futures
 import os
 import re
 import shutil
 import subprocess
 import sys
 import time
-import unittest
+
+import workers
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+ORDER = os.path.join(ROOT, "tests", "order.txt")
 SANITIZED = "address,undefined"
 passed, failed, skipped = 0, [], []
 
@@ -19,13 +23,14 @@ def section(title):
 def step(name, command, **env):
     """One command that must succeed; counts as one test."""
     global passed
+    began = time.monotonic()
     done = subprocess.run(command, cwd=ROOT, env={**os.environ, **env}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode:
         failed.append(name)
         print(done.stdout)
     else:
         passed += 1
-    print("%s  %s" % ("ok    " if done.returncode == 0 else "FAILED", name), flush=True)
+    print("%s  %s  %.1f s" % ("ok    " if done.returncode == 0 else "FAILED", name, time.monotonic() - began), flush=True)
     return done.returncode == 0
 
 
@@ -43,90 +48,79 @@ def with_clang():
     skipped.append((name, "there is no clang"))
 
 
+def unit_test(path):
+    began = time.monotonic()
+    done = subprocess.run(["timeout", "600", path], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return path, done, time.monotonic() - began
+
+
 def unit_tests(folder, title):
     """Runs every cmocka binary of a build, tests/*/test_x or tests/unit/*/test_x; counts their tests."""
     global passed
     section(title)
     tests = os.path.join(ROOT, folder, "tests")
     paths = [os.path.join(d, f) for d, _, files in os.walk(tests) for f in files if f.startswith("test_") and "." not in f]
-    for path in sorted(paths):
+    # Those of the recorder and of the simulated device have threads and clocks: they run one after another.
+    together = sorted(p for p in paths if p.startswith(os.path.join(tests, "unit")))
+    with concurrent.futures.ThreadPoolExecutor(workers.processes()) as pool:
+        ended = [*map(unit_test, sorted(set(paths) - set(together))), *pool.map(unit_test, together)]
+    for path, done, seconds in ended:
         name = os.path.relpath(path, tests)
-        done = subprocess.run([path], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=600)
         good = len(re.findall(r"^\[ +OK \]", done.stdout, re.M))
         bad = re.findall(r"^\[  FAILED  \] (\w+)", done.stdout, re.M)
         passed += good
         if done.returncode or bad:
             failed.append(name)
             print(done.stdout)
-        print("%s  %s: %d tests" % ("ok    " if not done.returncode else "FAILED", name, good), flush=True)
+        print("%s  %s: %d tests  %.1f s" % ("ok    " if not done.returncode else "FAILED", name, good, seconds), flush=True)
 
 
-class Result(unittest.TextTestResult):
-    def startTest(self, test):
-        super().startTest(test)
-        self.began = time.monotonic()
-
-    def report(self, test, word, note=""):
-        print("%-6s  %s  %.1f s %s" % (word, test.id(), time.monotonic() - getattr(self, "began", time.monotonic()), note), flush=True)
-
-    def addSuccess(self, test):
-        super().addSuccess(test)
-        self.report(test, "ok")
-
-    def addFailure(self, test, err):
-        super().addFailure(test, err)
-        self.report(test, "FAILED")
-
-    def addError(self, test, err):
-        super().addError(test, err)
-        self.report(test, "FAILED")
-
-    def addSubTest(self, test, subtest, err):
-        super().addSubTest(test, subtest, err)
-        if err:
-            self.report(test, "FAILED", str(subtest))
-
-    def addSkip(self, test, reason):
-        super().addSkip(test, reason)
-        self.report(test, "skip", reason)
+def start_order():
+    """{module: seconds}, as ORDER has them."""
+    with open(ORDER) as f:
+        return {line.split(None, 1)[1].strip(): float(line.split()[0]) for line in f if not line.startswith("#")}
 
 
-def real_jobs(patterns):
+def write_order(tasks):
+    with open(ORDER, "w") as f:
+        f.write("# Seconds of the process of each module, the longest first: tests/workers.py starts them in this order. `tests/run.py --order` writes it.\n")
+        f.writelines("%4.0f %s\n" % (t.seconds, t.name) for t in sorted(tasks, key=lambda t: -t.seconds) if not t.alone)
+
+
+def real_jobs(patterns, count=None, order=False):
     global passed
     section("real jobs and the command line")
     sys.path.insert(0, os.path.join(ROOT, "tests"))
     import harness      # the other folders of tests/ are on the path then
-    suite = unittest.TestSuite()
-    for folder in ("cli", "real"):
-        path = os.path.join(ROOT, "tests", folder)
-        if os.path.isdir(path):
-            suite.addTests(unittest.TestLoader().discover(path, "test_*.py"))
-    if patterns:
-        def flat(s):
-            for t in s:
-                yield from flat(t) if isinstance(t, unittest.TestSuite) else (t,)
-        suite = unittest.TestSuite(t for t in flat(suite) if any(p in t.id() for p in patterns))
-    result = unittest.TextTestRunner(stream=open(os.devnull, "w"), resultclass=Result).run(suite)
-    bad = {t.id() for t, _ in result.failures + result.errors}
-    for test, text in result.failures + result.errors:
-        print("\n-- %s\n%s" % (test.id(), text))
-    failed.extend(sorted(bad))
-    skipped.extend(result.skipped)
-    passed += result.testsRun - len(result.skipped) - len({b.split(" (")[0] if " [" in b else b for b in bad})
+    del harness
+    all_workers = workers.Workers([os.path.join(ROOT, "tests", folder) for folder in ("cli", "real")], start_order())
+    tasks = workers.tasks(all_workers.folders, patterns)
+    all_workers.run(tasks, count or workers.processes())
+    for name, text in all_workers.texts:
+        print("\n-- %s\n%s" % (name, text))
+    failed.extend(sorted(all_workers.failed))
+    skipped.extend(all_workers.skipped)
+    passed += all_workers.passed
+    if order:
+        write_order(tasks)
 
 
 def main():
-    patterns = [a for a in sys.argv[1:] if not a.startswith("-")]
-    if set(sys.argv[1:]) - set(patterns) - {"--all"}:
-        print(__doc__)
-        return 2
-    if "--all" in sys.argv:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--all", action="store_true", help="every job of the corpora, not a sample")
+    parser.add_argument("-j", type=int, metavar="N", help="so many processes of real jobs and tests of the command line; else one for each processor")
+    parser.add_argument("--order", action="store_true", help="write tests/order.txt, the order in which they start")
+    parser.add_argument("patterns", nargs="*", metavar="PATTERN", help="only tests whose name has this in it, like test_truth")
+    options = parser.parse_args()
+    if options.order and options.patterns:
+        parser.error("--order is for all tests")
+    if options.all:
         os.environ["ALL_JOBS"] = "1"
     section("build")
     if not step("make", make("all", "units")):
         print("0 passed, 1 failed")
         return 1
-    if not patterns:
+    if not options.patterns:
         step("lint", make("lint"))
         with_clang()
         unit_tests("build", "unit tests")
@@ -137,7 +131,7 @@ def main():
                     and name != "test_resolve.c"]       # it stands in for functions that ThreadSanitizer calls before it is ready
         if step("make SAN=thread", make("SAN=thread", *recorder)):
             unit_tests("build-thread", "the preload's units under ThreadSanitizer")
-    real_jobs(patterns)
+    real_jobs(options.patterns, options.j, options.order)
     if failed:
         print("\nfailed:\n  " + "\n  ".join(failed))
     print("\n%d passed, %d failed" % (passed, len(failed)) + (", %d skipped" % len(skipped) if skipped else ""))

@@ -4,7 +4,7 @@ import pickle
 import subprocess
 import unittest
 
-from harness import BUILD, MEMTRACE, Case, MiB
+from harness import BUILD, MEMTRACE, Case, MiB, alone
 
 FORMATS = {"pytorch", "perfetto", "collapsed", "heaptrack", "sqlite", "ndjson", "csv", "prometheus"}
 ACCEPT = {"--at": ("peak", {"pytorch", "collapsed"}), "--table": ("records", {"ndjson", "csv"}),
@@ -48,6 +48,7 @@ class Options(Case):
         self.assertEqual({name for name in os.listdir(self.dir) if name != "x.pickle"}, {"out." + form for form in FORMATS})
 
 
+@alone
 class Large(Case):
     def test_ten_million_events(self):
         """At most 300 MB, and in `make test-all` 10 s of processor time. libsqlite3 takes most of that for all tables: `make bench` measures it."""

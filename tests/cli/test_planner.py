@@ -8,7 +8,7 @@ import resource
 import subprocess
 import sys
 
-from harness import Case, MEMTRACE, ROOT, environment
+from harness import Case, MEMTRACE, ROOT, alone, environment
 
 sys.path.insert(0, os.path.join(ROOT, "tests", "accuracy"))
 import planner  # noqa: E402
@@ -51,6 +51,7 @@ class Speed(Case):
     def plan(self, *more, config=LLAMA_8B, gpu="H100", status=0):
         return self.run_([MEMTRACE, "plan", "--system", "memtrace", "--gpu", gpu, *more, *given(config)], status=status).stdout
 
+    @alone
     def test_the_whole_space_of_16384_gpus(self):
         """Processor time of one plan, tensor by tensor, over every layout of 16,384 GPUs; twice the goal, for slow machines."""
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -81,6 +82,7 @@ class Speed(Case):
         self.assertEqual(len(estimated), 8)
         self.assertEqual([s["total_bytes"] for s in layout["per_stage"]], estimated)
 
+    @alone
     def test_states_that_fit_nowhere(self):
         """405 billion parameters as two stages at most: a bound shows for every layout that it does not fit. What the file switches off is no reason
         to estimate each."""

@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 import unittest
 
-from harness import BUILD, Case, JOBS, MEMTRACE, MiB, torchrun
+from harness import BUILD, Case, JOBS, MEMTRACE, MiB, alone, torchrun
 
 SMALL = ["--layers", "2", "--hidden", "128", "--heads", "4", "--vocab", "1000", "--seq", "128"]
 
@@ -40,6 +40,7 @@ class Ranks(Case):
         return text.splitlines()
 
 
+@alone
 class ManyRanks(Ranks):
     def test_memory(self):
         """What is kept of a rank is some 10 KiB, whatever the lengths of its texts: the memory that its replay freed is used again."""

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 
-from harness import PRELOAD, SIM, environment, python
+from harness import PRELOAD, SIM, alone, environment, python
 from host_case import HostCase
 
 CLOSES = """
@@ -320,6 +320,7 @@ class Host(HostCase):
         self.report_("blocks", "1000", MEMTRACE_DIR=os.path.join(mount, "traces"))
         self.assertLess(time.monotonic() - began, 10)
 
+    @alone
     def test_frozen_file_system(self):
         mount = self.frozen()
         job = subprocess.Popen([self.compiled(), "latency", "5"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

@@ -5,7 +5,7 @@ import pickle
 import sys
 import unittest
 
-from harness import JOBS, MEMTRACE, ROOT, Case, printed, python
+from harness import JOBS, MEMTRACE, ROOT, Case, alone, printed, python
 
 sys.path.append(os.path.join(ROOT, "tests", "bench"))
 import made_snapshots    # noqa: E402
@@ -67,6 +67,7 @@ class Made(Case):
             rank = json.loads(self.run_([MEMTRACE, "report", "--json", path]).stdout)["ranks"][0]
             self.assertEqual((rank["peak"]["allocated_bytes"], rank["final"]["allocated_bytes"]), (peak, live), protocol)
 
+    @alone
     def test_600_000_entries(self):
         """Eight times the file's memory at most, and in `make test-all` two seconds of processor time."""
         path = os.path.join(self.dir, "large.pickle")
