@@ -168,10 +168,17 @@ $(UNIT_TESTS) $(UNIT_TOOLS): %: %.o $(LIBRARY) $(WRITERS)
 $(BUILD)/tests/unit/allocator/allocator_replay: %: %.o $(call obj,$(wildcard analyzer/allocator/*.c) analyzer/config/allocator_conf.c analyzer/util/util.c analyzer/util/err.c analyzer/util/buf.c)
 	$(CC) $(LINK) $^ -o $@
 
-# The recorder's unit tests run without the preload: they link everything except the exported hooks. INSIDE_test_x: a source that test_x includes.
+# The recorder's unit tests run without the preload: they link everything except the exported hooks. A link with LTO compiles the whole recorder,
+# so that one object has the result of that for all tests but those that include a source themselves (INSIDE_test_x).
 INSIDE_test_tables := preload/record/tables.c
 INSIDE_test_switch := preload/record/recorder.c
-$(PRELOAD_TESTS): $(BUILD)/tests/preload/%: $(BUILD)/tests/preload/%.o $(call obj,$(PRELOAD_SRC)) $(BUILD)/preload/record/spawn_clone.o
+RECORDER      := $(call obj,$(PRELOAD_SRC)) $(BUILD)/preload/record/spawn_clone.o
+RECORDER_ONCE := $(if $(LTO),$(BUILD)/tests/preload/recorder.o,$(RECORDER))
+$(BUILD)/tests/preload/recorder.o: $(RECORDER)
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $(LTO) -r -flinker-output=nolto-rel $^ -o $@
+
+$(PRELOAD_TESTS): $(BUILD)/tests/preload/%: $(BUILD)/tests/preload/%.o $$(if $$(INSIDE_$$*),$$(RECORDER),$$(RECORDER_ONCE))
 	$(CC) $(CFLAGS) $(LTO) $(LINK) $(filter-out $(call obj,$(INSIDE_$*)),$^) -o $@ -lcmocka -lpthread
 
 $(SIM_TESTS): %: %.o $(BUILD)/cudasim/libcuda.so.1 $(BUILD)/libcudasim-nvml.so
