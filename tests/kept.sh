@@ -1,10 +1,19 @@
 # shellcheck shell=sh
 # For scripts that print a folder which is made once and kept; to be read with `.`.
 
+# lock FOLDER: waits for another process that makes it, if one does; the lock is held until this script ends.
+lock() {
+	exec 9>"$1.lock"
+	flock 9
+}
+
 # is_kept NAME WANTED WHAT: sets `dir`, the folder NAME of the cache. Returns 1 after a line that says that WHAT is fetched if the folder does not
 # have WANTED; it is empty then, and keep() follows when it is filled.
 is_kept() {
 	dir=${XDG_CACHE_HOME:-$HOME/.cache}/memtrace/$1
+	[ "$(cat "$dir/complete" 2>/dev/null)" != "$2" ] || return 0
+	mkdir -p "${dir%/*}"
+	lock "$dir"
 	[ "$(cat "$dir/complete" 2>/dev/null)" != "$2" ] || return 0
 	echo "memtrace: fetching $3" >&2
 	rm -rf "$dir"

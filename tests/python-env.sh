@@ -3,6 +3,8 @@
 #   python-env.sh VERSION [PYTHON]        python-env.sh 2.15, python-env.sh 2.15 3.12
 # VERSION "active" takes the environment's own Python where that has a CUDA build of PyTorch, else the newest tested version.
 set -eu
+# shellcheck source=tests/kept.sh
+. "$(dirname "$0")/kept.sh"
 version=$1
 python=${2:-}
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/memtrace
@@ -44,12 +46,15 @@ if [ -n "$python" ]; then
 	[ -n "$base" ] || { echo "python-env.sh: there is no Python $python here" >&2; exit 3; }
 fi
 dir=$cache/torch-$version${python:+-python-$python}
+if [ "$(cat "$dir/complete" 2>/dev/null)" != "$wanted" ]; then
+	mkdir -p "$cache"
+	lock "$dir"
+fi
 # An environment that is whole says what it has; one that lacks something gets it added.
 if [ "$(cat "$dir/complete" 2>/dev/null)" != "$wanted" ]; then
 	echo "memtrace: making an environment with PyTorch $version in $dir (once; some GiB)" >&2
 	if [ ! -e "$dir/complete" ]; then
 		rm -rf "$dir"
-		mkdir -p "$cache"
 		"$base" -m venv "$dir"
 	fi
 	# shellcheck disable=SC2086
