@@ -17,7 +17,7 @@ import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 # Modules that make the same files in build/ or in the cache are one process, in this order.
-TOGETHER = ("test_dist", "test_old_glibc", "test_examples", "test_install", "test_targets"),
+TOGETHER = ("test_dist", "test_old_glibc", "test_examples", "test_install", "test_targets"), ("test_hooks_complete", "test_lookups")
 # What the jobs of a module may take of the machine's memory, in bytes.
 ROOM = 8 << 30
 # A process without a word for this many seconds is ended; the second number is that of `make test-all`, whose jobs have limits of an hour.
