@@ -4,6 +4,7 @@ import concurrent.futures
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -112,6 +113,7 @@ def main():
     parser.add_argument("--order", action="store_true", help="write tests/order.txt, the order in which they start")
     parser.add_argument("patterns", nargs="*", metavar="PATTERN", help="only tests whose name has this in it, like test_truth")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))     # the workers end too, as at an interrupt
     if options.order and options.patterns:
         parser.error("--order is for all tests")
     if options.all:
