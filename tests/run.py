@@ -55,17 +55,21 @@ def unit_test(path):
     return path, done, time.monotonic() - began
 
 
+def unit_runs(paths, analyzer):
+    """Those of the recorder and of the simulated device have threads and clocks: they run one after another, and the analyzer's afterwards several at once."""
+    together = sorted(p for p in paths if p.startswith(analyzer))
+    yield from map(unit_test, sorted(set(paths) - set(together)))
+    with concurrent.futures.ThreadPoolExecutor(workers.processes()) as pool:
+        yield from pool.map(unit_test, together)
+
+
 def unit_tests(folder, title):
     """Runs every cmocka binary of a build, tests/*/test_x or tests/unit/*/test_x; counts their tests."""
     global passed
     section(title)
     tests = os.path.join(ROOT, folder, "tests")
     paths = [os.path.join(d, f) for d, _, files in os.walk(tests) for f in files if f.startswith("test_") and "." not in f]
-    # Those of the recorder and of the simulated device have threads and clocks: they run one after another.
-    together = sorted(p for p in paths if p.startswith(os.path.join(tests, "unit")))
-    with concurrent.futures.ThreadPoolExecutor(workers.processes()) as pool:
-        ended = [*map(unit_test, sorted(set(paths) - set(together))), *pool.map(unit_test, together)]
-    for path, done, seconds in ended:
+    for path, done, seconds in unit_runs(paths, os.path.join(tests, "unit")):
         name = os.path.relpath(path, tests)
         good = len(re.findall(r"^\[ +OK \]", done.stdout, re.M))
         bad = re.findall(r"^\[  FAILED  \] (\w+)", done.stdout, re.M)
