@@ -13,7 +13,7 @@ CUDA    ?= $(patsubst %/cuda.h,%,$(firstword $(wildcard $(CUDA_DIRS:=/cuda.h))))
 
 WARN    := -Wall -Wextra -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes -Wwrite-strings -Wpointer-arith -Wformat=2 \
            $(if $(CI),-Werror)
-CFLAGS  ?= -O2 -g
+CFLAGS  ?= $(if $(SAN),-O1,-O2) -g
 ALLC    := -std=gnu17 -MMD -MP -Iinclude -DMEMTRACE_VERSION='"$(VERSION)"' $(WARN) $(CFLAGS) $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer)
 SHARED  := -fPIC -fvisibility=hidden -fno-semantic-interposition
 LINK    := $(if $(SAN),-fsanitize=$(SAN))
@@ -162,7 +162,12 @@ $(SHELLS:%=$(BUILD)/completion/%): $(BUILD)/completion/%: $(COMPLETION_OF)
 
 # ---- tests ----
 .SECONDEXPANSION:
-$(UNIT_TESTS) $(UNIT_TOOLS): %: %.o $(LIBRARY) $(WRITERS)
+# A test links the objects that it needs: all of them in each test are gigabytes of build/.
+$(BUILD)/tests/unit/library.a: $(LIBRARY) $(WRITERS)
+	@mkdir -p $(@D)
+	rm -f $@
+	$(AR) rcsT $@ $^
+$(UNIT_TESTS) $(UNIT_TOOLS): %: %.o $(BUILD)/tests/unit/library.a
 	$(CC) $(LINK) $^ -o $@ -lcmocka $(LIBS)
 
 $(BUILD)/tests/unit/allocator/allocator_replay: %: %.o $(call obj,$(wildcard analyzer/allocator/*.c) analyzer/config/allocator_conf.c analyzer/util/util.c analyzer/util/err.c analyzer/util/buf.c)
@@ -289,7 +294,7 @@ fuzz:           ## hostile traces, records and configurations, ten minutes for e
 FUZZ_TARGETS := $(call tests,tests/unit/fuzz/fuzz_*.c)
 fuzz-targets: $(FUZZ_TARGETS)
 $(FUZZ_TARGETS:=.o): ALLC += -DFUZZING_WITH_LIBFUZZER
-$(FUZZ_TARGETS): %: %.o $(LIBRARY) $(BUILD)/tests/unit/write_trace.o
+$(FUZZ_TARGETS): %: %.o $(BUILD)/tests/unit/library.a
 	$(CC) $(LINK) -fsanitize=fuzzer $^ -o $@ $(LIBS)
 
 # gcc -fanalyzer compiles each object, then clang-tidy reads the source: changed files are checked again. See .clang-tidy and tests/lint/cppcheck.txt.
