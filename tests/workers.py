@@ -15,7 +15,6 @@ import threading
 import time
 import unittest
 
-HERE = os.path.dirname(os.path.abspath(__file__))
 # Modules that make the same files in build/ or in the cache are one process, in this order.
 TOGETHER = ("test_dist", "test_old_glibc", "test_examples", "test_install", "test_targets"), ("test_hooks_complete", "test_lookups")
 # What the jobs of a module may take of the machine's memory, in bytes: 4.9 GiB is the most that was measured (test_small_kernels).
