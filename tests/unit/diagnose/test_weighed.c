@@ -154,9 +154,9 @@ static void derivatives_of_one_loss_are_no_steps(void **state)
 	m.left_blocks = 12;
 	m.left_steps = 2;
 	assert_cause(&m, "EARLIER_STEP_KEPT");
-	assert_int_equal(confidence_of_cause(&m), 1);
+	assert_int_equal(confidence_of_cause(&m), 0);
 	m.left_steps = 3;
-	assert_int_equal(confidence_of_cause(&m), 2);
+	assert_int_equal(confidence_of_cause(&m), 1);
 	m.left_steps = 2;
 	m.backward_kept = 600 * MIB;
 	m.backward_kept_blocks = 8;
