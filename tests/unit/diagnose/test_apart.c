@@ -36,6 +36,13 @@ static void data_that_was_there_before_the_first_call_is_named(void **state)
 	m.setup_line = 1200 * MIB;
 	m.setup_blocks = 100;
 	assert_cause(&m, "DATA_IN_SETUP");
+	/* Two tensors may be the inputs; but not if they were there before the first pass began. */
+	m.setup_blocks = 2;
+	m.activations = 800 * MIB;
+	assert_cause(&m, "ACT_PEAK");
+	m.data = m.setup_line;
+	m.data_blocks = 2;
+	assert_cause(&m, "DATA_IN_SETUP");
 }
 
 static void outputs_of_earlier_calls_are_stored(void **state)
@@ -192,9 +199,9 @@ static void calls_that_keep_graphs_without_training_are_inference(void **state)
 	m.in_forward = m.step = 1;
 	m.unused_graph = m.activations;
 	m.graph_layers = 10;
-	m.run_calls = 3;
+	m.run_calls = 2;
 	assert_cause(&m, "ACT_PEAK");
-	m.run_calls = 4;
+	m.run_calls = 3;
 	assert_cause(&m, "INFERENCE_GRAPH");
 	m.run_trains = 1;
 	assert_cause(&m, "ACT_PEAK");
@@ -263,6 +270,20 @@ static void what_fsdp_gathers_comes_before_its_cache(void **state)
 	assert_cause(&m, "FSDP_WRAP_COARSE");
 }
 
+/* A copy of the parameters for an export is being made: 200 of 254 MiB are there. */
+static void a_copy_that_is_being_made_is_a_checkpoints(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.in_backward = 0;
+	m.in_optimizer = m.copying = 1;
+	m.parameters = 254 * MIB + 200 * MIB;
+	m.copies = 209 * MIB;
+	m.activations = 0;
+	assert_cause(&m, "CKPT_SAVE_SPIKE");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -280,6 +301,7 @@ int main(void)
 		cmocka_unit_test(trainer_gathers_results),
 		cmocka_unit_test(one_result_of_inference_is_named),
 		cmocka_unit_test(what_fsdp_gathers_comes_before_its_cache),
+		cmocka_unit_test(a_copy_that_is_being_made_is_a_checkpoints),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
