@@ -135,41 +135,46 @@ static int calls_two_models(const struct device_pass *d, const struct tables *t,
 	return found;
 }
 
-/* Has a backward pass freed blocks of the calls from one line, so that it has used them? */
-static int is_used(const struct device_pass *d, const struct tables *t, uint32_t caller)
+static int by_hash(const void *a, const void *b)
 {
+	const uint32_t *x = a, *y = b;
+
+	return ORDER(*x, *y);
+}
+
+/* The lines that called the model where a backward pass has freed blocks of it, so that it has used
+ * them: their hashes, sorted. The caller frees the result. */
+static uint32_t *used_callers(const struct device_pass *d, const struct tables *t, size_t *count)
+{
+	uint32_t *list = xcalloc(t->stack_count + 1, sizeof(*list));
+
+	*count = 0;
 	for (uint32_t i = 1; i < t->stack_count; i++) {
 		const struct stack_info *s = tables_stack_info(t, i);
 
-		if (s->model_hash && s->caller_hash == caller &&
-		    d->stacks[i].freed > d->stacks[i].dropped)
-			return 1;
+		if (s->model_hash && d->stacks[i].freed > d->stacks[i].dropped)
+			list[(*count)++] = s->caller_hash;
 	}
-	return 0;
+	if (*count)
+		qsort(list, *count, sizeof(*list), by_hash);
+	return list;
 }
 
 bytes metrics_never_used(const struct device_pass *d, const struct tables *t,
 			 const struct surviving_block *left, size_t count)
 {
-	struct callers used = { 0 }, unused = { 0 };
+	size_t used_count;
+	uint32_t *used = used_callers(d, t, &used_count);
 	bytes sum = 0;
 
-	for (uint32_t i = 0; i < d->trained.count; i++)
-		if (is_used(d, t, d->trained.list[i]))
-			callers_add(&used, d->trained.list[i]);
-	for (size_t i = 0; used.count && i < count; i++) {
+	for (size_t i = 0; used_count && i < count; i++) {
 		const struct stack_info *s = tables_stack_info(t, left[i].stack);
 
-		if (!left[i].age || !s->model_hash || callers_has(&used, s->caller_hash))
-			continue;
-		if (!callers_has(&unused, s->caller_hash)) {
-			if (is_used(d, t, s->caller_hash))
-				callers_add(&used, s->caller_hash);
-			else
-				callers_add(&unused, s->caller_hash);
-		}
-		add(&sum, callers_has(&unused, s->caller_hash) ? left[i].size : 0);
+		if (left[i].age && s->model_hash &&
+		    !bsearch(&s->caller_hash, used, used_count, sizeof(*used), by_hash))
+			add(&sum, left[i].size);
 	}
+	free(used);
 	return sum;
 }
 

@@ -1,11 +1,11 @@
 """Whole scripts of tests/jobs/died, each with one mistake: runs each with it, without it (--fixed), and with it on a card between both peaks, and asks
 memtrace for the cause.
 
-scripts.py [--keep DIRECTORY] [--results FILE] [--write FILE] [--seed N] [NAME...]
+scripts.py [--keep DIRECTORY] [--results FILE] [--write FILE] [--seed N] [--set SET] [NAME...]
 scripts.py --judge DIRECTORY [NAME...]     asks the build anew about kept traces
 
-tests/jobs/died/causes.json has the truth of each script: its kind, the cause in words, the rules that name it or whose remedy removes it, and
-whether it takes more in each step ("grows"), so that what the remedy saves is told by the level at the job's end in place of the faulty job's peak.
+causes.json of each folder of tests/jobs/died has the truth of each script: its kind, the cause in words, the rules that name it or whose remedy removes it, and
+whether it takes more in each step ("grows"): then nothing tells what the step in which the job died needed more than the fixed job, and no saving is compared.
 Rules that were not foreseen, and whose remedy removes the mistake as well, stand apart ("also"): an answer with one counts as wrong.
 --write puts the table into FILE, in the place of the one that is there. --measured adds the rows of a first sight (--rows FILE, or those of this run)
 to measured.json, as the set SET, and makes analyzer/diagnose/confidence.def anew.
@@ -13,6 +13,7 @@ to measured.json, as the set SET, and makes analyzer/diagnose/confidence.def ane
 import argparse
 import collections
 import concurrent.futures
+import glob
 import json
 import os
 import queue
@@ -69,8 +70,14 @@ ENV = {"LD_PRELOAD": PRELOAD + " " + SIM, "OMP_NUM_THREADS": 1, "MEMTRACE_QUIET"
 
 
 def truths():
-    with open(os.path.join(DIED, "causes.json")) as f:
-        return json.load(f)
+    """The truth of each script, with its file and its set, the folder that it is in."""
+    table = {}
+    for path in sorted(glob.glob(os.path.join(DIED, "*", "causes.json"))):
+        folder = os.path.dirname(path)
+        with open(path) as f:
+            for name, truth in json.load(f).items():
+                table[name] = {**truth, "set": os.path.basename(folder), "file": os.path.join(folder, name + ".py")}
+    return table
 
 
 def run(truth, arguments, directory, **settings):
@@ -94,7 +101,7 @@ class Counter:
 
     def needed(self, name, truth, directory, *options):
         """The counts of each rank, or None if the script failed."""
-        out, script = os.path.join(directory, "counts"), os.path.join(DIED, name + ".py")
+        out, script = os.path.join(directory, "counts"), truth["file"]
         if truth.get("ranks", 1) > 1:
             counted = os.path.join(directory, "counted.py")
             with open(counted, "w") as f:
@@ -127,7 +134,7 @@ def died(counter, name, truth, directory, seed):
     if more < ENOUGH * reserved:
         return {**row, "outcome": "too small"}
     row["card"] = int(twin["outside"] + reserved + row["share"] * (more - reserved)) >> 21 << 21
-    status = run(truth, [os.path.join(DIED, name + ".py")], directory, MEMTRACE_DIR=os.path.join(directory, "traces"), CUDASIM_MEMORY=row["card"])
+    status = run(truth, [truth["file"]], directory, MEMTRACE_DIR=os.path.join(directory, "traces"), CUDASIM_MEMORY=row["card"])
     return row if status not in (0, "timeout") else {**row, "outcome": "survived" if status == 0 else status}
 
 
@@ -144,9 +151,8 @@ def judged(row, truth, directory):
     least = [r["saving_bound_bytes"] for r in first["remedies"] if r.get("saving_bound") == "at least"]
     row.update(outcome="right" if first["rule"] in truth["right"] else "wrong", rule=first["rule"], confidence=first["confidence"])
     row.update(also=first["rule"] in truth.get("also", ()))
-    reached = row["level"] if truth.get("grows") else row["faulty_peak"]
     row.update(message=first["message"], remedies=[r["action"] for r in first["remedies"]], saving=next(iter(savings), None), least=next(iter(least), None),
-               truly=reached - row["fixed_peak"] if reached else None)
+               truly=None if truth.get("grows") else row["faulty_peak"] - row["fixed_peak"])
     return row
 
 
@@ -187,20 +193,20 @@ def summary(rows):
 
 
 def written(path, rows, truth):
-    """Puts the table of the kinds into the file at PATH."""
+    """Puts the table of the sets into the file at PATH."""
     counts = collections.defaultdict(collections.Counter)
     for row in rows:
         high, helps = row.get("confidence") == "high", row.get("also")
         words = [word for word, said in (("high", high), ("helps", helps)) if said and row["outcome"] == "wrong"]
-        for kind in truth[row["script"]]["kind"], "all":
-            counts[kind].update([row["outcome"], *words])
+        for name in truth[row["script"]]["set"], "all":
+            counts[name].update([row["outcome"], *words])
     columns = "right", "wrong", "high", "helps", "unnamed"
-    lines = ["| mistake | scripts | right | wrong | of these, high confidence | of these, a remedy that helps | unnamed |", "|---|---|---|---|---|---|---|"]
-    for kind in [*sorted(k for k in counts if k != "all"), "all"]:
-        n = counts[kind]
-        lines.append("| %s | %d | %s |" % (kind, n["right"] + n["wrong"] + n["unnamed"], " | ".join(str(n[c]) for c in columns)))
+    lines = ["| set | scripts | right | wrong | of these, high confidence | of these, a remedy that helps | unnamed |", "|---|---|---|---|---|---|---|"]
+    for name in [*sorted(k for k in counts if k != "all"), "all"]:
+        n = counts[name]
+        lines.append("| %s | %d | %s |" % (name, n["right"] + n["wrong"] + n["unnamed"], " | ".join(str(n[c]) for c in columns)))
     with open(path) as f:
-        text, found = re.subn(r"(?m)^\| mistake \| scripts \|.*\n(\|.*\n)*", lambda _: "\n".join(lines) + "\n", f.read())
+        text, found = re.subn(r"(?m)^\| set \| scripts \|.*\n(\|.*\n)*", lambda _: "\n".join(lines) + "\n", f.read())
     if found != 1:
         sys.exit("scripts.py: %s has %d tables of scripts" % (path, found))
     with open(path, "w") as f:
@@ -223,6 +229,7 @@ def main():
     parser.add_argument("--write", metavar="FILE", help="Markdown file whose table of scripts is made anew")
     parser.add_argument("--measured", metavar="SET", help="the name of the set of measured.json to which the rows are added")
     parser.add_argument("--rows", metavar="FILE", help="rows of an earlier run, with --measured")
+    parser.add_argument("--set", help="only the scripts of this folder of tests/jobs/died")
     parser.add_argument("--seed", type=int, default=18, help="of the cards' sizes")
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()
@@ -231,7 +238,7 @@ def main():
         with open(options.rows) as f:
             measured(options.measured, list(map(json.loads, f)))
         return
-    names = options.names or sorted(table)
+    names = options.names or sorted(n for n in table if options.set in (None, table[n]["set"]))
     counters = queue.Queue()
     with tempfile.TemporaryDirectory() as scratch, concurrent.futures.ThreadPoolExecutor(options.workers) as pool:
         keep = os.path.abspath(options.judge or options.keep or scratch)
