@@ -117,7 +117,8 @@ def main():
     parser.add_argument("--order", action="store_true", help="write tests/order.txt, the order in which they start")
     parser.add_argument("patterns", nargs="*", metavar="PATTERN", help="only tests whose name has this in it, like test_truth")
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))     # the workers end too, as at an interrupt
+    for number in signal.SIGTERM, signal.SIGHUP:    # the workers end too, as at an interrupt
+        signal.signal(number, lambda *_: sys.exit(143))
     if options.order and options.patterns:
         parser.error("--order is for all tests")
     if options.all:

@@ -20,7 +20,7 @@ TOGETHER = ("test_dist", "test_old_glibc", "test_examples", "test_install", "tes
 # What the jobs of a module may take of the machine's memory, in bytes: 4.9 GiB is the most that was measured (test_small_kernels).
 ROOM = 6 << 30
 # A process without a word for this many seconds is ended; the second number is that of `make test-all`, whose jobs have limits of an hour.
-SILENCE = 1200, 4000
+SILENCE = 2400, 4000
 
 
 def flat(suite):

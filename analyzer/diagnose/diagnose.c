@@ -260,6 +260,9 @@ static const char *confidence_of(const struct metrics *m, enum rule rule, bytes 
 	if ((rule == RULE_LOSSES_SUMMED && EVALUATES) ||
 	    (rule == RULE_GRADS_HELD_IN_FORWARD && !IN(OPTIMIZER)))
 		c++;
+	/* A line that is trained with retain_graph=True looks the same. */
+	if (rule == RULE_CALL_UNUSED && m->never_used > m->again_unused)
+		c++;
 	/* Only the backward pass shows whether it needs both calls. */
 	if (rule == RULE_EARLIER_CALL)
 		c = CONFIDENCE_LOW;

@@ -298,15 +298,15 @@ static void find_gradient_copies(struct duplicates *d, const struct trained *n,
 {
 	const struct span *now = spans_at(spans, at_ns);
 	bytes gradients = 0;
-	int has_optimizer = 0;
+	int has_optimizer = 0, whole;
 
 	for (size_t i = 0; i < n->gradients.count; i++)
 		gradients = bytes_add(gradients, bytes_times(n->gradients.list[i].size,
 							     (int64_t)n->gradients.list[i].count));
-	/* torch.autograd.grad() returns gradients that are gone when they are put into one vector.
-	 */
-	if (!gradients && spans_have(spans, ACTIVITY_BACKWARD))
-		gradients = n->parameter_bytes;
+	/* torch.autograd.grad() returns gradients that are gone when they are put into one vector
+	 * of all of them. */
+	whole = !gradients && spans_have(spans, ACTIVITY_BACKWARD);
+	gradients = whole ? n->parameter_bytes : gradients;
 	if (!now || !gradients)
 		return;
 	for (const struct span *s = spans->list; s <= now; s++)
@@ -315,7 +315,8 @@ static void find_gradient_copies(struct duplicates *d, const struct trained *n,
 		const struct mt_record *r = &l->list[i].alloc;
 
 		if (r->bytes < TRAINED_MIN_SIZE || !tables_stack_is_own_code(t, r->stack) ||
-		    !is_gradient_size(n, r->bytes, gradients) ||
+		    !(whole ? is_all_gradients(r->bytes, gradients)
+			    : is_gradient_size(n, r->bytes, gradients)) ||
 		    !is_before_optimizer(spans, r->time_ns, has_optimizer, now->step))
 			continue;
 		d->gradient_copies = bytes_add(d->gradient_copies, r->bytes);

@@ -148,6 +148,18 @@ size_t sizes_begin_again(const bytes *sizes, size_t count, size_t least)
 	return 0;
 }
 
+/* Is the largest size at the begin or the end of a model, as an embedding or a head, and twice as
+ * large as all others? A layer has several weights of nearly its largest size. */
+static int has_ends(const bytes *sizes, size_t each)
+{
+	bytes largest = sizes[0] > sizes[each - 1] ? sizes[0] : sizes[each - 1];
+
+	for (size_t i = 1; i + 1 < each; i++)
+		if (sizes[i] > largest / 2)
+			return 0;
+	return 1;
+}
+
 size_t sizes_of_equal_models(const bytes *sizes, size_t count, size_t least)
 {
 	bytes *a = xcalloc(count + 1, sizeof(*a)), *b = xcalloc(count + 1, sizeof(*b));
@@ -156,7 +168,8 @@ size_t sizes_of_equal_models(const bytes *sizes, size_t count, size_t least)
 	for (size_t models = 2; models <= MAX_MODELS && !found; models++) {
 		size_t each = count / models, alike = 1;
 
-		if (count % models || each < least || !begins_again(sizes, each))
+		if (count % models || each < least || !begins_again(sizes, each) ||
+		    !has_ends(sizes, each))
 			continue;
 		for (; alike < models; alike++) {
 			memcpy(a, sizes, each * sizeof(*a));

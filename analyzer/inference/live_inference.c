@@ -333,12 +333,13 @@ static void add_cache(struct live_inference *r, const struct history *h, const s
 
 /* Calls of the model in which a stack made the blocks that stay: they lie apart. A line of which
  * half of its many blocks stay has results, however fast its calls are; one that is no module's, if
- * it made them in more than one call. */
-static int are_results(const struct stack_history *s, size_t n, uint32_t calls, int is_model)
+ * it made them over longer than a call. */
+static int are_results(const struct stack_history *s, size_t n, uint32_t calls, uint32_t least,
+		       int is_long)
 {
-	if ((is_model || calls > 1) && n >= MANY_RESULTS && s->allocs <= 2 * n)
+	if (is_long && n >= MANY_RESULTS && s->allocs <= 2 * n)
 		return 1;
-	return calls >= MIN_RESULTS || (!is_model && calls >= MIN_OWN_RESULTS);
+	return calls >= least;
 }
 
 /* Blocks of one stack that stay from call to call: each was made in a call of its own. */
@@ -347,12 +348,14 @@ static void add_results(struct live_inference *r, const struct history *h, const
 {
 	bytes sum = 0;
 	uint32_t calls = 1;
+	int is_model = is_of_model(t, b->stack);
 
 	for (size_t i = 0; i < n; i++) {
 		calls += i && b[i].clock - b[i - 1].clock > period / 2;
 		sum = bytes_add(sum, b[i].size);
 	}
-	if (!are_results(&h->stacks[b->stack], n, calls, is_of_model(t, b->stack)) ||
+	if (!are_results(&h->stacks[b->stack], n, calls, is_model ? MIN_RESULTS : MIN_OWN_RESULTS,
+			 is_model || b[n - 1].clock - b->clock > period) ||
 	    sum <= r->results)
 		return;
 	r->results = sum;

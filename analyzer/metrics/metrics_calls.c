@@ -152,7 +152,8 @@ static uint32_t *used_callers(const struct device_pass *d, const struct tables *
 	for (uint32_t i = 1; i < t->stack_count; i++) {
 		const struct stack_info *s = tables_stack_info(t, i);
 
-		if (s->model_hash && d->stacks[i].freed > d->stacks[i].dropped)
+		if (s->model_hash && d->stacks[i].freed > d->stacks[i].dropped &&
+		    callers_has(&d->trained, s->caller_hash))
 			list[(*count)++] = s->caller_hash;
 	}
 	if (*count)
@@ -196,4 +197,21 @@ void metrics_compare_calls(const struct device_pass *d, const struct tables *t,
 			    ((again->freed && !d->m->again_kept && holds_several(first)) ||
 			     drops_most(d, t, p));
 	d->m->again_unused = unused(d, t, p);
+}
+
+void metrics_count_calls(const struct device_pass *d)
+{
+	const struct spans *all = &d->device->spans;
+	uint32_t newest = 0;
+
+	for (size_t i = d->span + 1; i-- > 0 && i < all->count;) {
+		const struct span *s = &all->list[i];
+
+		if (s->phase == PHASE_BACKWARD || s->phase == PHASE_OPTIMIZER)
+			break;
+		if (s->activity != ACTIVITY_MODEL && s->activity != ACTIVITY_EVALUATION)
+			continue;
+		newest = d->m->run_calls++ ? newest : s->caller;
+		d->m->line_calls += s->caller == newest;
+	}
 }

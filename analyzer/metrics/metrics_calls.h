@@ -15,4 +15,8 @@ void metrics_compare_calls(const struct device_pass *d, const struct tables *t,
 bytes metrics_never_used(const struct device_pass *d, const struct tables *t,
 			 const struct surviving_block *left, size_t count);
 
+/* Counts the model's spans since the last backward pass or optimizer step: run_calls and line_calls
+ * of d->m. */
+void metrics_count_calls(const struct device_pass *d);
+
 #endif

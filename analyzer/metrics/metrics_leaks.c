@@ -147,7 +147,7 @@ static int keeps_own(const struct metrics *m, const struct tables *t,
 		return 0;
 	for (size_t i = 0; i < count; i++)
 		in_run += l[i].in_run && !l[i].age;
-	return m->run_repeats && (int64_t)in_run >= m->run_repeats / 2;
+	return m->run_repeats >= MIN_CALLS && (int64_t)in_run >= m->run_repeats / 2;
 }
 
 /* Has a stack of a model so many blocks of one size, all of this step? `in_run`: and all of a run
@@ -228,4 +228,5 @@ void metrics_find_leaks(const struct tables *t, struct device_pass *d, struct su
 		d->m->run_own_stacks += keeps_own(d->m, t, &left[i], n);
 	}
 	d->m->never_used = metrics_never_used(d, t, left, count);
+	d->m->unused_calls = larger_of(d->m->again_unused, d->m->never_used);
 }

@@ -1,3 +1,4 @@
+#include "metrics/metrics_calls.h"
 #include "metrics/metrics_moment.h"
 
 #include "metrics/metrics_backward.h"
@@ -255,22 +256,6 @@ static void record_size_ratio(const struct moment_pass *s)
 		larger_of(percent(now[1], before[1]), percent(held[1], held_before[1]));
 }
 
-/* The model's spans since the last backward pass or optimizer step. */
-static int64_t calls_in_run(const struct device_pass *d)
-{
-	const struct spans *all = &d->device->spans;
-	int64_t calls = 0;
-
-	for (size_t i = d->span + 1; i-- > 0 && i < all->count;) {
-		const struct span *s = &all->list[i];
-
-		if (s->phase == PHASE_BACKWARD || s->phase == PHASE_OPTIMIZER)
-			break;
-		calls += s->activity == ACTIVITY_MODEL || s->activity == ACTIVITY_EVALUATION;
-	}
-	return calls;
-}
-
 static void describe_moment(const struct moment_pass *s)
 {
 	struct device_pass *d = s->d;
@@ -278,7 +263,7 @@ static void describe_moment(const struct moment_pass *s)
 	const struct failure *f = d->failure;
 	const struct device *device = d->device;
 
-	m->run_calls = calls_in_run(d);
+	metrics_count_calls(d);
 	m->failed = f != NULL;
 	m->died = f && !failure_survived(f);
 	m->device_total = device->total;
@@ -451,6 +436,11 @@ static void finish(struct moment_pass *s)
 	m->run_born = d->run_born;
 	m->run_new = percent(s->run_new, m->run_live);
 	m->run_model = percent(s->run_model, m->run_live);
+	/* Lines of a loop keep what they compute for the backward pass, as the model does. */
+	if (m->run_own_stacks >= LOOP_LINES && !m->run_evaluates) {
+		add(&m->activations, m->batch_inputs);
+		m->batch_inputs = 0;
+	}
 	m->activation_percent = percent(m->activations, m->allocated);
 	fixed = bytes_add(bytes_add(m->parameters, m->gradients), m->optimizer_states);
 	fixed = bytes_add(fixed, m->request_is_gradient ? m->requested : 0);

@@ -156,7 +156,10 @@ static void find_of_setup(const struct metrics_pass *p, const struct device_pass
 		if (asks && m->in_setup)
 			count_found(&found, g->stack, f->requested, 1);
 		else if (!m->in_setup)
-			found = before[g->stack];
+			found = (struct found_blocks){
+				.bytes = smaller_of(g->bytes, before[g->stack].bytes),
+				.count = smaller_of((int64_t)g->blocks, before[g->stack].count)
+			};
 		if (found.bytes <= m->setup_line ||
 		    (!m->in_setup && (asks || !(data & 1u << g->category))))
 			continue;

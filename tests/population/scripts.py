@@ -164,8 +164,14 @@ def one(counters, name, truth, keep, again, seed):
             row = json.load(f)
     else:
         counter = counters.get()
-        row = died(counter, name, truth, directory, seed)
-        counters.put(counter)
+        try:
+            row = died(counter, name, truth, directory, seed)
+        except Exception:  # the counter may have ended; the other scripts have one of their own
+            counter.process.kill()
+            counter = Counter()
+            raise
+        finally:
+            counters.put(counter)
         with open(kept, "w") as f:
             json.dump(row, f)
     return row if "outcome" in row else judged(row, truth, directory)
@@ -234,6 +240,8 @@ def main():
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()
     table, rows = truths(), []
+    if options.rows and not options.measured:
+        parser.error("--rows is for --measured")
     if options.rows:
         with open(options.rows) as f:
             measured(options.measured, list(map(json.loads, f)))
@@ -256,6 +264,8 @@ def main():
     while not counters.empty():
         counters.get().process.stdin.close()
     print(summary(rows))
+    if options.measured:
+        measured(options.measured, rows)
     if options.write:
         written(options.write, rows, table)
 

@@ -70,12 +70,17 @@ static void widened_parameters_are_a_cause(void **state)
 	struct metrics m = failure();
 
 	(void)state;
-	m.widened = 200 * MIB;
+	m.widened = 150 * MIB;
 	assert_int_equal(assert_cause(&m, "ACT_PEAK"), SAVING_UNKNOWN);
 	m.parameters = m.widened = 400 * MIB;
 	assert_int_equal(assert_cause(&m, "DOUBLE_PRECISION"), GIB + 128 * MIB);
 	m.whole_need = 3 * GIB;
 	assert_int_equal(assert_cause(&m, "DOUBLE_PRECISION"), GIB + GIB / 2);
+	/* All of a small model, of which the activations are most. */
+	m.parameters = m.widened = 4 * MIB;
+	assert_cause(&m, "DOUBLE_PRECISION");
+	m.widened = 3 * MIB;
+	assert_cause(&m, "ACT_PEAK");
 }
 
 /* A line makes many tensors, and no model is called between them: no results. */

@@ -8,7 +8,7 @@ static struct metrics called_again(void)
 
 	m.in_backward = 0;
 	m.in_forward = m.again_kept = 1;
-	m.again = m.again_unused = 600 * MIB;
+	m.again = m.again_unused = m.unused_calls = 600 * MIB;
 	return m;
 }
 
@@ -19,7 +19,7 @@ static void a_call_that_each_step_frees_is_unused(void **state)
 
 	(void)state;
 	assert_int_equal(assert_cause(&m, "CALL_UNUSED"), 600 * MIB);
-	m.again_unused = 200 * MIB;
+	m.again_unused = m.unused_calls = 200 * MIB;
 	assert_cause(&m, "ACT_PEAK");
 	m = called_again();
 	m.step = m.steps = 1;
@@ -45,7 +45,7 @@ static void a_deep_copy_with_gradients_is_a_reference(void **state)
 	struct metrics m = called_again();
 
 	(void)state;
-	m.again_unused = 0;
+	m.again_unused = m.unused_calls = 0;
 	m.twin = 100 * MIB;
 	m.gradients = 200 * MIB;
 	assert_cause(&m, "ACT_PEAK");
@@ -179,7 +179,7 @@ static void a_repeated_pass_begins_with_a_known_line(void **state)
 	struct metrics m = called_again();
 
 	(void)state;
-	m.again_unused = 0;
+	m.again_unused = m.unused_calls = 0;
 	m.again_is_new = 1;
 	assert_cause(&m, "FORWARD_REPEATED");
 	m.again_was_new = 1;
@@ -228,7 +228,6 @@ static void a_huge_tensor_explains_more_than_what_one_step_left(void **state)
 	(void)state;
 	m.left = 200 * MIB;
 	m.left_blocks = 16;
-	m.left_steps = 3;
 	m.left_steps = 1;
 	assert_cause(&m, "EARLIER_STEP_KEPT");
 	assert_int_equal(confidence_of_cause(&m), 0);
