@@ -232,7 +232,8 @@ static const char *confidence_of(const struct metrics *m, enum rule rule, bytes 
 		c++;
 	/* A second training loop looks the same until its first backward pass; so does the start of
 	 * a pass that keeps no graph. */
-	if (rule == RULE_EVAL_GRAPH_KEPT && (!m->run_evaluates || FEW_BLOCKS))
+	if ((rule == RULE_EVAL_GRAPH_KEPT && (!m->run_evaluates || FEW_BLOCKS)) ||
+	    (rule == RULE_EVAL_BATCH_LARGE && !m->run_evaluates))
 		c++;
 	/* A graph keeps as many of one layer as of another, and none has most of them. Layers of
 	 * one line make several blocks in a call, of which each may be seen. */
