@@ -156,7 +156,7 @@ def page(results, dropped):
     lines += ["Families that were made after the rules: %s; faults: those of `faults_%s.py`." % (
         ", ".join(sorted(NEW_FAMILIES)), ".py`, `faults_".join(sorted(NEW))), ""]
     lines += ["## What counts as right, and did not at first", "", "CALL_UNUSED, GRADIENT_SETS, HOOKS_STORE, LATE_MODEL, LAYERS_STORED and TABLE_GRADIENT are newer than the draws of this page.", ""] + [line if line.startswith(" ") else "- " + line for line in WIDER] + [""]
-    lines += ["## Confidence", "", "As it was told, by the table of the draws before these; `analyzer/diagnose/confidence.def` has the sum of these and of the sets before (`tests/population/measured.json`).", ""] + calibration(results)
+    lines += ["## Confidence", "", "As it was told, by the table of the draws before these; `analyzer/diagnose/confidence.def` has the sum of these, of the sets before and of the whole scripts below (`tests/population/measured.json`).", ""] + calibration(results)
     lines += ["## Families of jobs", ""] + markdown(("family", *head[1:]), by(results, "family"))
     lines += ["## Faults", ""] + markdown(("fault", *head[1:]), by(results, "fault"))
     lines += ["## First findings", ""] + markdown(("rule", "right"), [(rule, share(*n)) for rule, n in sorted(counts_of_rules(results).items())])
@@ -173,8 +173,8 @@ def table_of_confidence(sets):
     """The sum of all sets: a rule that is seldom first has few draws in one of them."""
     rules = sorted({rule for counts in sets.values() for rule in counts})
     sums = [(rule, *map(sum, zip(*[counts[rule] for counts in sets.values() if rule in counts]))) for rule in rules]
-    lines = ["/*", " * How often each rule was right when it was the first finding, in draws that it met for the first time: MEASURED(rule, right, named).",
-             " * Written by tests/population/table.py --write of the sets of tests/population/measured.json.", " */"]
+    lines = ["/*", " * How often each rule was right when it was the first finding, in draws and scripts that it met for the first time: MEASURED(rule, right, named).",
+             " * Written by tests/population/table.py and scripts.py of the sets of tests/population/measured.json.", " */"]
     return "\n".join(lines + ["MEASURED(%s, %d, %d)" % row for row in sums]) + "\n"
 
 
