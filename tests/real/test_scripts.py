@@ -10,7 +10,7 @@ from harness import ROOT, python
 RUNNER = os.path.join(ROOT, "tests", "population", "scripts.py")
 SAMPLE = "swa_snapshots", "lstm_language_model", "sentence_embeddings"
 # Of each set: scripts, and how many the present rules tell wrongly; on other cards some two more are.
-SETS = {"first": (74, 13), "second": (44, 6)}
+SETS = {"first": (74, 13), "second": (44, 6), "third": (34, 5)}
 
 
 def rows_of(*names):

@@ -78,6 +78,26 @@ static void a_closure_is_not_the_optimizers(void **state)
 	assert_true(tables_stack_flags(&f->trace.tables, state_of) & STACK_OPTIMIZER);
 }
 
+/* MultiheadAttention makes queries, keys and values in one product, of no Linear module: these are
+ * no scores. */
+static void a_projection_of_attention_is_linear(void **state)
+{
+	struct fixture *f = *state;
+	uint32_t project = write_frame(&f->w, "_in_projection_packed", "/x/torch/nn/functional.py",
+				       1),
+		 attend = write_frame(&f->w, "multi_head_attention_forward",
+				      "/x/torch/nn/functional.py", 2);
+	uint32_t module = write_module(&f->w, "/x/torch/lib/libc10_cuda.so");
+	uint32_t queries = write_stack(&f->w, module, project, attend, 0, 0),
+		 scores = write_stack(&f->w, module, attend, 0, 0, 0);
+
+	fixture_event(f, MT_TENSOR_ALLOC, 1 << 20, MIB, queries);
+	fixture_report(f);
+	assert_true(tables_stack_info(&f->trace.tables, queries)->tags & TAGGED(LINEAR));
+	assert_true(tables_stack_info(&f->trace.tables, queries)->tags & TAGGED(ATTENTION));
+	assert_false(tables_stack_info(&f->trace.tables, scores)->tags & TAGGED(LINEAR));
+}
+
 /* As Python 3.10 and PyTorch's snapshots name functions: a file tells the class, or any class will
  * do; a class that a row names for all files is not told. */
 static void bare_names_are_those_of_methods(void **state)
@@ -181,6 +201,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(no_forward_pass_makes_a_parameter),
 		cmocka_unit_test_setup_teardown(a_closure_is_not_the_optimizers, fixture_setup,
+						fixture_teardown),
+		cmocka_unit_test_setup_teardown(a_projection_of_attention_is_linear, fixture_setup,
 						fixture_teardown),
 		cmocka_unit_test_setup_teardown(bare_names_are_those_of_methods, fixture_setup,
 						fixture_teardown),

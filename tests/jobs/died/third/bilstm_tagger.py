@@ -1,5 +1,5 @@
-"""Named entities with a BiLSTM. The log's running loss is of a second, clean forward pass (without dropout), and it is summed as a tensor, so that each
-step's graph hangs on the sum. https://discuss.pytorch.org/t/cuda-out-of-memory-after-more-than-8000-iterators/27253"""
+"""Named entities with a BiLSTM. The log's running loss is of a second, clean forward pass (without dropout), and it is summed as a tensor, so that
+each step's graph hangs on the sum. https://discuss.pytorch.org/t/cuda-out-of-memory-after-more-than-8000-iterators/27253"""
 import sys
 
 import torch

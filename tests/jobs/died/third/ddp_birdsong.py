@@ -14,7 +14,8 @@ FIXED = "--fixed" in sys.argv
 class BirdNet(nn.Module):
     def __init__(self, species=900):
         super().__init__()
-        self.front = nn.Sequential(nn.Conv2d(1, 64, 5, 4, 2), nn.BatchNorm2d(64), nn.ReLU(), nn.Conv2d(64, 128, 3, 4, 1), nn.BatchNorm2d(128), nn.ReLU())
+        self.front = nn.Sequential(nn.Conv2d(1, 64, 5, 4, 2), nn.BatchNorm2d(64), nn.ReLU(),
+                                   nn.Conv2d(64, 128, 3, 4, 1), nn.BatchNorm2d(128), nn.ReLU())
         sizes = [128 * 4 * 8] + [1536] * 22 + [species]
         self.pool = nn.MaxPool2d(2)
         self.dense = nn.ModuleList([nn.Linear(a, b) for a, b in zip(sizes, sizes[1:])])
@@ -42,7 +43,6 @@ def main():
         optimizer.step()
         if rank == 0:
             print(step, loss.item())
-    dist.destroy_process_group()
 
 
 main()

@@ -56,4 +56,3 @@ for step in range(5):
     optimizer.zero_grad()
     if rank == 0:
         print(step, loss.item(), flush=True)
-dist.destroy_process_group()

@@ -1,4 +1,5 @@
-"""Continues a run of GPT-2. torch.load(..., map_location="cuda") reads weights and Adam's states to the GPU, and `checkpoint` lives as long as main()."""
+"""Continues a run of GPT-2. torch.load(..., map_location="cuda") reads weights and Adam's states to the GPU, and `checkpoint`
+lives as long as main()."""
 import os
 import sys
 import tempfile

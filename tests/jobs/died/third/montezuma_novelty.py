@@ -1,5 +1,5 @@
-"""Exploration bonus: each step's state embeddings go to an episodic memory, which is one tensor that torch.cat makes anew. It was to be emptied at the
-end of an episode; the game never ends."""
+"""Exploration bonus: each step's state embeddings go to an episodic memory, which is one tensor that torch.cat makes anew. It was to be emptied at
+the end of an episode; the game never ends."""
 import argparse
 
 import torch
@@ -16,7 +16,8 @@ args = parser.parse_args()
 class Agent(nn.Module):
     def __init__(self, actions=18, dim=512):
         super().__init__()
-        self.conv = nn.Sequential(nn.Conv2d(4, 32, 8, 4), nn.ReLU(), nn.Conv2d(32, 64, 4, 2), nn.ReLU(), nn.Conv2d(64, 64, 3), nn.ReLU(), nn.Flatten())
+        self.conv = nn.Sequential(nn.Conv2d(4, 32, 8, 4), nn.ReLU(), nn.Conv2d(32, 64, 4, 2), nn.ReLU(), nn.Conv2d(64, 64, 3), nn.ReLU(),
+                                  nn.Flatten())
         self.fc = nn.Sequential(nn.Linear(3136, dim), nn.ReLU())
         self.pi, self.v, self.embed = nn.Linear(dim, actions), nn.Linear(dim, 1), nn.Linear(dim, 1024)
 

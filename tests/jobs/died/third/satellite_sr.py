@@ -1,5 +1,5 @@
-"""Super-resolution of satellite images with a perceptual loss. The loss net is not trained (the optimizer has the generator's parameters), but neither
-frozen, and the features of the ground truth keep a graph as well."""
+"""Super-resolution of satellite images with a perceptual loss. The loss net is not trained (the optimizer has the generator's parameters), but
+neither frozen, and the features of the ground truth keep a graph as well."""
 import argparse
 
 import torch
