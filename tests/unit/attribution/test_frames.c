@@ -98,6 +98,34 @@ static void a_projection_of_attention_is_linear(void **state)
 	assert_false(tables_stack_info(&f->trace.tables, scores)->tags & TAGGED(LINEAR));
 }
 
+/* Names that people give to evaluations, and none of training. */
+static void names_tell_an_evaluation(void **state)
+{
+	static const char *const evaluates[] = { "evaluate",      "Learner.evaluate", "eval_epoch",
+						 "Job.eval_step", "evaluate_model",   "accuracy",
+						 "top1_accuracy", "val_epoch" },
+				 *const others[] = { "train_epoch", "retrieval", "step",
+						     "evaluator" };
+	struct fixture *f = *state;
+	uint32_t module = write_module(&f->w, "/x/torch/lib/libc10_cuda.so"), stacks[12];
+	size_t n = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(evaluates) + ARRAY_SIZE(others); i++) {
+		const char *name = i < ARRAY_SIZE(evaluates) ? evaluates[i]
+							     : others[i - ARRAY_SIZE(evaluates)];
+
+		stacks[n] = write_stack(&f->w, module,
+					write_frame(&f->w, name, "/job/train.py", (uint32_t)i + 1),
+					0, 0, 0);
+		fixture_event(f, MT_TENSOR_ALLOC, (uint64_t)(i + 1) << 20, MIB, stacks[n++]);
+	}
+	fixture_report(f);
+	for (size_t i = 0; i < n; i++)
+		assert_int_equal(
+			!!(tables_stack_info(&f->trace.tables, stacks[i])->tags & TAGGED(EVALUATE)),
+			i < ARRAY_SIZE(evaluates));
+}
+
 /* As Python 3.10 and PyTorch's snapshots name functions: a file tells the class, or any class will
  * do; a class that a row names for all files is not told. */
 static void bare_names_are_those_of_methods(void **state)
@@ -203,6 +231,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_closure_is_not_the_optimizers, fixture_setup,
 						fixture_teardown),
 		cmocka_unit_test_setup_teardown(a_projection_of_attention_is_linear, fixture_setup,
+						fixture_teardown),
+		cmocka_unit_test_setup_teardown(names_tell_an_evaluation, fixture_setup,
 						fixture_teardown),
 		cmocka_unit_test_setup_teardown(bare_names_are_those_of_methods, fixture_setup,
 						fixture_teardown),
