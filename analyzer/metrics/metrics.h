@@ -17,13 +17,13 @@ struct replay;
 struct tables;
 struct trace;
 
-struct metrics {
-#define METRIC(id, unit, meaning) int64_t id;
-#include "metrics/metrics.def"
-
 /* Lines of the job's own code that keep blocks as often as one another, as a loop does with a
  * graph: fewer may be results. */
 #define LOOP_LINES 3
+
+struct metrics {
+#define METRIC(id, unit, meaning) int64_t id;
+#include "metrics/metrics.def"
 #undef METRIC
 	/* The one metric that is not a number: the frameworks on the stacks, a bit each of enum
 	 * stack_tag. */
