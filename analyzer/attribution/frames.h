@@ -102,6 +102,11 @@ static inline enum block_hint stack_hint(uint32_t flags)
 	return (enum block_hint)(flags >> STACK_HINT_SHIFT);
 }
 
+static inline int hint_is_cache(enum block_hint hint)
+{
+	return hint == HINT_KV_CACHE || hint == HINT_STATIC_CACHE;
+}
+
 /* Matches the frames of a trace: writes stack_info, frame_kinds and signatures of the tables. */
 void frames_attribute(struct tables *t);
 

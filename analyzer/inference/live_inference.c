@@ -38,11 +38,6 @@ static const struct stack_info *info_of(const struct tables *t, size_t stack)
 	return tables_stack_info(t, (uint32_t)stack);
 }
 
-static int is_cache_hint(enum block_hint hint)
-{
-	return hint == HINT_KV_CACHE || hint == HINT_STATIC_CACHE;
-}
-
 static int is_of_model(const struct tables *t, size_t stack)
 {
 	uint32_t flags = info_of(t, stack)->flags;
@@ -145,7 +140,7 @@ static struct kept_stacks count_kept(const struct history *h, const struct table
 
 	for (size_t i = 1; i < h->stack_count; i++)
 		if (h->stacks[i].allocs >= 3 && is_of_model(t, i) &&
-		    !is_cache_hint(stack_hint(info_of(t, i)->flags))) {
+		    !hint_is_cache(stack_hint(info_of(t, i)->flags))) {
 			n.stacks++;
 			n.kept += h->stacks[i].most >= 3;
 		}
@@ -253,7 +248,7 @@ void inference_find_categories(struct lifetimes *l, const struct history *h,
 	for (size_t i = 1; i < t->stack_count && i < h->stack_count; i++)
 		if (grows(&h->stacks[i], info_of(t, i)) &&
 		    !(info_of(t, i)->flags & (STACK_INIT | STACK_LOADING)) &&
-		    !is_cache_hint(stack_hint(info_of(t, i)->flags))) {
+		    !hint_is_cache(stack_hint(info_of(t, i)->flags))) {
 			growing[i] = 1;
 			n++;
 		}

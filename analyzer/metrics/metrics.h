@@ -17,10 +17,6 @@ struct replay;
 struct tables;
 struct trace;
 
-/* Lines of the job's own code that keep blocks as often as one another, as a loop does with a
- * graph: fewer may be results. */
-#define LOOP_LINES 3
-
 struct metrics {
 #define METRIC(id, unit, meaning) int64_t id;
 #include "metrics/metrics.def"
@@ -36,6 +32,14 @@ struct metrics {
 	uint32_t pinned_stack; /* that pins the most host memory; MT_NO_STACK unknown */
 	uint16_t leak_thread;
 };
+
+#define LOOP_LINES 3 /* that keep blocks as often as one another: fewer may be results */
+
+/* Do lines of the job's own loop keep what they compute, call by call, for a backward pass? */
+static inline int metrics_own_loop(const struct metrics *m)
+{
+	return m->run_own_stacks >= LOOP_LINES && !m->run_evaluates;
+}
 
 enum metric_unit { UNIT_BYTES, UNIT_COUNT, UNIT_FLAG, UNIT_PERCENT };
 

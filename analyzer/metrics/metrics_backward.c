@@ -5,8 +5,7 @@
 #define FEW_ROWS 4 /* of so many */
 
 /* Adds up the blocks that autograd's threads allocated and that are no gradients. Behind the
- * backward pass, none of them is needed. Blocks with
- * frames are recomputed ones. */
+ * backward pass, none of them is needed. Blocks with frames are recomputed ones. */
 static void find_kept(const struct tables *t, struct metrics *m, const struct snapshot *live)
 {
 	for (size_t i = 0; i < live->count && (m->in_backward || m->in_optimizer); i++) {

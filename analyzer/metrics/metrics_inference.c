@@ -48,8 +48,7 @@ static int is_of_cache(const struct metrics_pass *p, uint32_t stack)
 {
 	return stack < p->tables->stack_count &&
 	       (p->tags[stack] & TAGGED(KV_CACHE) ||
-		stack_hint(tables_stack_flags(p->tables, stack)) == HINT_KV_CACHE ||
-		stack_hint(tables_stack_flags(p->tables, stack)) == HINT_STATIC_CACHE);
+		hint_is_cache(stack_hint(tables_stack_flags(p->tables, stack))));
 }
 
 static bytes room_for(const struct metrics *m, bytes each)

@@ -437,7 +437,7 @@ static void finish(struct moment_pass *s)
 	m->run_new = percent(s->run_new, m->run_live);
 	m->run_model = percent(s->run_model, m->run_live);
 	/* Lines of a loop keep what they compute for the backward pass, as the model does. */
-	if (m->run_own_stacks >= LOOP_LINES && !m->run_evaluates) {
+	if (metrics_own_loop(m)) {
 		add(&m->activations, m->batch_inputs);
 		m->batch_inputs = 0;
 	}

@@ -16,6 +16,15 @@ static int is_of_evaluation(const struct metrics_pass *p, const struct device_pa
 	       tables_stack_is_own_code(p->tables, stack);
 }
 
+/* The set of data is that of one line, with none beside it. */
+static void set_data(struct metrics *m, uint32_t stack, bytes sum, uint64_t blocks)
+{
+	m->data = sum;
+	m->data_beside = 0;
+	m->data_blocks = (int64_t)blocks;
+	m->data_stack = stack;
+}
+
 /* Finds inputs that one line made for this step, many of them, and more than all that the model
  * keeps of them: a step uses a few. Those that a loop makes for each call of the model are none. */
 static void find_many_inputs(const struct metrics_pass *p, const struct device_pass *d,
@@ -33,10 +42,7 @@ static void find_many_inputs(const struct metrics_pass *p, const struct device_p
 		    (int64_t)g->blocks < 4 * m->run_calls ||
 		    !tables_stack_is_own_code(p->tables, g->stack))
 			continue;
-		m->data = g->bytes;
-		m->data_beside = 0;
-		m->data_blocks = (int64_t)g->blocks;
-		m->data_stack = g->stack;
+		set_data(m, g->stack, g->bytes, g->blocks);
 	}
 }
 
@@ -62,19 +68,12 @@ static void find_new_data(const struct metrics_pass *p, const struct device_pass
 		    l->steps != 1 || l->blocks != g->blocks ||
 		    (g->blocks >= MIN_BATCHES && m->run_calls >= (int64_t)g->blocks))
 			continue;
-		m->data = g->bytes;
-		m->data_beside = 0;
-		m->data_blocks = (int64_t)g->blocks;
-		m->data_stack = g->stack;
+		set_data(m, g->stack, g->bytes, g->blocks);
 	}
 	find_many_inputs(p, d, live);
 	if (live->duplicates.request_is_own && d->failure->stack < p->tables->stack_count &&
-	    !d->stacks[d->failure->stack].blocks && d->failure->requested > m->data) {
-		m->data = d->failure->requested;
-		m->data_beside = 0;
-		m->data_blocks = 1;
-		m->data_stack = d->failure->stack;
-	}
+	    !d->stacks[d->failure->stack].blocks && d->failure->requested > m->data)
+		set_data(m, d->failure->stack, d->failure->requested, 1);
 	m->data_of_no_grad =
 		m->data && tables_stack_flags(p->tables, m->data_stack) & STACK_NO_GRAD;
 }
@@ -112,10 +111,21 @@ static const struct failure *request_of(const struct device_pass *d)
 	return d->failure && !d->failure->from_runtime ? d->failure : NULL;
 }
 
-/* The bytes and the number of live blocks of each stack that were made before the model was first
- * called. The caller frees the result. */
-static struct found_blocks *made_before_calls(const struct metrics_pass *p,
-					      const struct device_pass *d)
+static int is_before_calls(const struct device_pass *d, struct block_tag tag)
+{
+	(void)d;
+	return tag.before_calls;
+}
+
+static int is_of_run(const struct device_pass *d, struct block_tag tag)
+{
+	return tag.run == d->run;
+}
+
+/* The bytes and the number of the live blocks of each stack that are wanted. The caller frees the
+ * result. */
+static struct found_blocks *by_stack(const struct metrics_pass *p, const struct device_pass *d,
+				     int (*wanted)(const struct device_pass *, struct block_tag))
 {
 	const unsigned device = (unsigned)(d - p->devices);
 	struct found_blocks *of_stack = xcalloc(p->tables->stack_count, sizeof(*of_stack));
@@ -124,7 +134,7 @@ static struct found_blocks *made_before_calls(const struct metrics_pass *p,
 		const struct mt_record *r = &p->live.slots[i];
 
 		if (r->kind != MT_TENSOR_ALLOC || r->device != device ||
-		    r->stack >= p->tables->stack_count || !tag_of(r).before_calls)
+		    r->stack >= p->tables->stack_count || !wanted(d, tag_of(r)))
 			continue;
 		add(&of_stack[r->stack].bytes, r->bytes);
 		of_stack[r->stack].count++;
@@ -138,7 +148,7 @@ static void find_of_setup(const struct metrics_pass *p, const struct device_pass
 			  const struct snapshot *live)
 {
 	const unsigned data = 1u << CATEGORY_INPUTS | 1u << CATEGORY_OTHER;
-	struct found_blocks *before = made_before_calls(p, d);
+	struct found_blocks *before = by_stack(p, d, is_before_calls);
 	const struct failure *f = request_of(d);
 	struct metrics *m = d->m;
 
@@ -180,21 +190,13 @@ static void find_of_setup(const struct metrics_pass *p, const struct device_pass
 static void find_batch_inputs(const struct metrics_pass *p, const struct device_pass *d,
 			      const struct snapshot *live)
 {
-	const unsigned device = (unsigned)(d - p->devices);
-	bytes *of_stack = xcalloc(p->tables->stack_count, sizeof(*of_stack));
+	struct found_blocks *of_stack = by_stack(p, d, is_of_run);
 
-	for (size_t i = 0; p->live.slots && i <= p->live.mask; i++) {
-		const struct mt_record *r = &p->live.slots[i];
-
-		if (r->kind == MT_TENSOR_ALLOC && r->device == device &&
-		    r->stack < p->tables->stack_count && tag_of(r).run == d->run)
-			add(&of_stack[r->stack], r->bytes);
-	}
 	for (size_t i = 0; i < live->count; i++) {
 		const struct block_group *g = &live->groups[i];
 
 		if (g->category == CATEGORY_INPUTS && g->stack < p->tables->stack_count)
-			add(&d->m->batch_inputs, smaller_of(g->bytes, of_stack[g->stack]));
+			add(&d->m->batch_inputs, smaller_of(g->bytes, of_stack[g->stack].bytes));
 	}
 	free(of_stack);
 }
