@@ -107,6 +107,16 @@ static enum category category(const json_t *v)
 	return CATEGORY_OTHER;
 }
 
+static enum phase phase(const json_t *v)
+{
+	const char *key = json_string_value(v);
+
+	for (enum phase p = 0; key && p < PHASES; p++)
+		if (!strcmp(key, phase_name(p)))
+			return p;
+	return PHASE_SETUP;
+}
+
 #define get_NUMBER(r, v) (int)between(v, INT32_MIN, INT32_MAX)
 #define get_COUNT(r, v) (uint32_t) between(v, 0, UINT32_MAX)
 #define get_NONZERO(r, v) get_COUNT(r, v)
@@ -122,6 +132,7 @@ static enum category category(const json_t *v)
 #define get_OWNED(r, v) own(r, v)
 #define get_MODULE(r, v) get_OWNED(r, v)
 #define get_CATEGORY(r, v) category(v)
+#define get_PHASE(r, v) phase(v)
 #define get_SCOPE(r, v)                                                              \
 	peak_scope_find((struct str){ json_is_string(v) ? json_string_value(v) : "", \
 				      json_string_length(v) })
@@ -159,12 +170,10 @@ static void read_failure(struct rank *r, struct oom *x, const json_t *j)
 			between(json_object_get(owners, owner_key(o)), -BYTES_LIMIT, BYTES_LIMIT);
 }
 
-static void read_step(struct rank *r, struct step_row *x, const json_t *j)
+static void read_step(struct step_row *x, const json_t *j)
 {
 #define STEP GET
 #include "report/members.def"
-	if (!x->peak_phase)
-		x->peak_phase = "";
 }
 
 static void read_phase(struct rank *r, struct phase_row *x, const json_t *j)
@@ -234,7 +243,7 @@ static void read_lists(struct rank *r, const json_t *j)
 		read_failure(r, &r->ooms[i], json_array_get(list, i));
 	r->step_count = list_of(j, "steps", MOST_STEPS, sizeof(*r->steps), &r->steps, &list);
 	for (size_t i = 0; i < r->step_count; i++)
-		read_step(r, &r->steps[i], json_array_get(list, i));
+		read_step(&r->steps[i], json_array_get(list, i));
 	r->steps_left_out = (size_t)larger_of(
 		between(json_object_get(j, "step_count"), 0, INT32_MAX) - (int64_t)r->step_count,
 		0);

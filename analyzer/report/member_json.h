@@ -22,6 +22,7 @@
 #define put_SURVIVAL(v) ((v) == SURVIVED_UNKNOWN ? json_null() : json_boolean((v) == SURVIVED_YES))
 #define put_SCOPE(v) json_string(peak_scope_key(v))
 #define put_CATEGORY(v) json_string(category_key(v))
+#define put_PHASE(v) json_string(phase_name(v))
 #define put_REAL(v) member_real(v)
 #define put_OPTIONAL_WORD(v) ((v) ? put_WORD(v) : NULL)
 #define put_OPTIONAL_BYTES(v) ((v) == UNKNOWN_BYTES ? NULL : json_integer(v))

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "attribution/category.h"
+#include "attribution/phase.h"
 #include "util/err.h"
 #include "attribution/owner.h"
 #include "util/buf.h"
@@ -107,11 +108,11 @@ struct point {
 /* A training step. */
 struct step_row {
 	uint32_t step;
+	enum phase peak_phase;
+	unsigned forwards, backwards; /* passes: one each for a micro-batch */
 	double start_s, end_s;
 	bytes floor, peak;      /* least and most allocated */
 	bytes reserved, device; /* at its end; that of the device may be unknown */
-	const char *peak_phase;
-	unsigned forwards, backwards; /* passes: one each for a micro-batch */
 };
 
 /* A phase of the job, from `start_s` to the start of the next row. */

@@ -38,7 +38,7 @@ static void add_to_step(struct rank *r, const struct span *s, uint64_t end_ns, i
 	row->floor = s->floor < row->floor ? s->floor : row->floor;
 	if (s->peak > row->peak) {
 		row->peak = s->peak;
-		row->peak_phase = phase_name((enum phase)s->phase);
+		row->peak_phase = (enum phase)s->phase;
 	}
 	row->reserved = s->reserved;
 	row->device = r->imported ? UNKNOWN_BYTES : s->device;

@@ -8,9 +8,9 @@
 
 const char *step_phase_title(enum step_phase p)
 {
-	static const char *const names[PHASES] = { "initialization", "forward",   "loss",
-						   "backward",       "reduction", "optimizer",
-						   "steady" };
+	static const char *const names[STEP_PHASES] = { "initialization", "forward",   "loss",
+							"backward",       "reduction", "optimizer",
+							"steady" };
 
 	return names[p];
 }

@@ -21,7 +21,7 @@
 #include "util/util.h"
 
 /* Phases of a training step; their titles are `peak_phase` of an estimate. */
-enum step_phase { INIT, FORWARD, LOSS, BACKWARD, REDUCE, OPTIMIZER, STEADY, PHASES };
+enum step_phase { INIT, FORWARD, LOSS, BACKWARD, REDUCE, OPTIMIZER, STEADY, STEP_PHASES };
 const char *step_phase_title(enum step_phase p);
 
 /* The work queue of a stream: streams.h. */

@@ -151,7 +151,7 @@ void buf_add_page(struct buf *b, struct str text)
 
 char *buf_take(struct buf *b)
 {
-	char *text = b->text ? b->text : xstrdup("");
+	char *text = b->text ? xrealloc(b->text, b->length + 1, 1) : xstrdup("");
 
 	*b = (struct buf){ 0 };
 	return text;

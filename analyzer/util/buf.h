@@ -26,7 +26,7 @@ void buf_add_utf8(struct buf *b, struct str text);
 void buf_add_clean(struct buf *b, struct str text);
 /* As buf_add_clean(), for a page: line ends, tabs and colours stay. */
 void buf_add_page(struct buf *b, struct str text);
-/* Gives the text to the caller, who frees it; "" if the buffer is empty. */
+/* Gives the text, without room for more, to the caller, who frees it; "" if the buffer is empty. */
 char *buf_take(struct buf *b);
 void buf_release(struct buf *b);
 

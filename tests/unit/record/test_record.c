@@ -86,7 +86,6 @@ static void test_limit(void **state)
 		rows[i] = (struct stack_row){
 			.stack = longest, .label = longest, .inner = longest, .module = longest
 		};
-		steps[i].peak_phase = longest;
 		warnings[i] = longest;
 	}
 	config_init(&c);
