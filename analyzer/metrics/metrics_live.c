@@ -3,6 +3,7 @@
 #include "metrics/metrics_calls.h"
 #include "metrics/metrics_doubled.h"
 #include "metrics/metrics_head.h"
+#include "metrics/metrics_models.h"
 #include "metrics/metrics_own.h"
 #include "metrics/metrics_replaced.h"
 #include "metrics/metrics_sizes.h"
@@ -264,6 +265,7 @@ void metrics_what_is_live(const struct metrics_pass *p, struct device_pass *d,
 	d->m->untied_block = live->untied.block;
 	d->m->untied_blocks = live->untied.count;
 	metrics_find_own(p, d, live);
+	metrics_find_models(p, d, live);
 	find_own_logits(p, d, live);
 	for (uint32_t i = 1; i < p->tables->stack_count; i++)
 		d->m->model_stacks += p->tags[i] & TAGGED(MODEL) && d->stacks[i].last_step &&

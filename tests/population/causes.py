@@ -25,7 +25,7 @@ CAUSES = {
     "data kept on the GPU": ("DATA_ON_GPU", "EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED"),  # each step leaves its batch on the GPU
     "batch too large": ("ACT_PEAK", "LOGITS_SPIKE", "INFERENCE_BATCH"),  # smaller batches, accumulated: whichever of the two is larger, it scales with the batch
     "evaluation batch": ("EVAL_BATCH_LARGE", "BATCH_OUTLIER"),  # the evaluation's batch makes the peak: a smaller one, the training fits
-    "reference with a graph": ("REFERENCE_GRAPH", "CALL_UNUSED", "EVAL_GRAPH_KEPT", "GRADIENTS_UNUSED", "EARLIER_CALL"),  # no_grad() around a model that is not trained
+    "reference with a graph": ("REFERENCE_GRAPH", "CALL_UNUSED", "EVAL_GRAPH_KEPT", "GRADIENTS_UNUSED", "EARLIER_CALL", "FIRST_MODEL_GRAPH", "LOSS_NETWORK_GRAPH"),  # no_grad() around a model that is not trained
     "whole model recomputed": ("RECOMPUTE_INEFFECTIVE",),  # one checkpoint for all: one for each block
     "recomputation off": ("RECOMPUTE_INEFFECTIVE", "ACT_PEAK"),  # asked for, and not at work: the activations are all there
     "double precision": ("DOUBLE_PRECISION", "ACT_UPCAST"),  # float64 where float32 was meant

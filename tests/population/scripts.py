@@ -30,6 +30,8 @@ from draw import ENOUGH, LARGE, ended_report, first_of, place_of_death  # noqa: 
 from harness import GiB, JOBS, PRELOAD, SIM, environment, python, torchrun  # noqa: E402
 
 DIED = os.path.join(JOBS, "died")
+# Rules that say what others do of a job that died before its first backward pass: right where one of those is.
+SAYS_THE_SAME = {"FIRST_MODEL_GRAPH": {"EARLIER_CALL", "REFERENCE_GRAPH"}, "LOSS_NETWORK_GRAPH": {"EARLIER_CALL", "REFERENCE_GRAPH"}}
 LIMIT = 600  # seconds for a run
 # Runs scripts as __main__, each in a forked child, and leaves what each needed, by PyTorch's own counters. A process of its own has one script only,
 # as torchrun starts it. What is recorded does not go through it.
@@ -149,7 +151,8 @@ def judged(row, truth, directory):
         return {**row, "outcome": "unnamed"}
     savings = [r["saving_bytes"] for r in first["remedies"] if r.get("saving_bytes")]
     least = [r["saving_bound_bytes"] for r in first["remedies"] if r.get("saving_bound") == "at least"]
-    row.update(outcome="right" if first["rule"] in truth["right"] else "wrong", rule=first["rule"], confidence=first["confidence"])
+    names = {first["rule"], *SAYS_THE_SAME.get(first["rule"], ())}
+    row.update(outcome="right" if names & set(truth["right"]) else "wrong", rule=first["rule"], confidence=first["confidence"])
     row.update(also=first["rule"] in truth.get("also", ()))
     row.update(message=first["message"], remedies=[r["action"] for r in first["remedies"]], saving=next(iter(savings), None), least=next(iter(least), None),
                truly=None if truth.get("grows") else row["faulty_peak"] - row["fixed_peak"])

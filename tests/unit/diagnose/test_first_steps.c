@@ -41,6 +41,27 @@ static void an_earlier_call_comes_before_the_activations(void **state)
 	assert_cause(&m, "ACT_PEAK");
 }
 
+/* Two models are on the device, and one line has called one of them; or the loss has a network. */
+static void a_model_that_may_not_be_trained_comes_before_the_activations(void **state)
+{
+	struct metrics m = two_calls();
+
+	(void)state;
+	m.again = 0;
+	m.moved_models = 2;
+	assert_cause(&m, "ACT_PEAK");
+	m.first_caller = 1;
+	assert_cause(&m, "FIRST_MODEL_GRAPH");
+	assert_int_equal(confidence_of_cause(&m), 0);
+	m.moved_models = 1;
+	assert_cause(&m, "ACT_PEAK");
+	m.loss_network = 600 * MIB;
+	assert_cause(&m, "LOSS_NETWORK_GRAPH");
+	/* A later step tells more: its rules decide. */
+	m.step = 3;
+	assert_cause(&m, "ACT_PEAK");
+}
+
 /* One pass of 600 MiB waits, and the earlier call is that pass; three passes are micro-batches. */
 static void micro_batches_are_no_earlier_call(void **state)
 {
@@ -293,6 +314,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(an_earlier_call_comes_before_the_activations),
+		cmocka_unit_test(a_model_that_may_not_be_trained_comes_before_the_activations),
 		cmocka_unit_test(micro_batches_are_no_earlier_call),
 		cmocka_unit_test(one_tensor_outweighs_the_passes_that_wait),
 		cmocka_unit_test(a_few_tensors_are_few_with_those_of_the_layers),

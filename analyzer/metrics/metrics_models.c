@@ -1,0 +1,82 @@
+#include "metrics/metrics_models.h"
+
+#define MOST_MODELS 16
+#define MODEL_BLOCKS 4 /* parameters of a model, at least: fewer may be a head's */
+
+/* The parameters that one line has moved to the device. */
+struct moved_model {
+	uint64_t line; /* a hash of the frames up to that line */
+	uint64_t blocks;
+};
+
+/* The frames outside of PyTorch's innermost ones. */
+static uint64_t line_of(const struct tables *t, uint32_t stack)
+{
+	const struct stack *s = tables_stack(t, stack);
+	uint64_t hash = 0;
+	uint32_t i = 0;
+
+	while (i < s->frame_count && frame_is(t, s->frames[i], FRAME_LIBRARY))
+		i++;
+	for (; i < s->frame_count; i++)
+		hash = (hash ^ s->frames[i]) * 0x9e3779b97f4a7c15u;
+	return hash;
+}
+
+static int is_moved(const struct tables *t, const struct block_group *g)
+{
+	return g->category == CATEGORY_PARAMETERS &&
+	       stack_hint(tables_stack_flags(t, g->stack)) == HINT_APPLY;
+}
+
+static int64_t count_moved(const struct tables *t, const struct snapshot *live)
+{
+	struct moved_model models[MOST_MODELS] = { 0 };
+	size_t count = 0;
+	int64_t whole = 0;
+
+	for (size_t i = 0; i < live->count; i++) {
+		const struct block_group *g = &live->groups[i];
+		uint64_t line = is_moved(t, g) ? line_of(t, g->stack) : 0;
+		size_t k = 0;
+
+		while (k < count && models[k].line != line)
+			k++;
+		if (!line || k == MOST_MODELS)
+			continue;
+		count += k == count;
+		models[k].line = line;
+		models[k].blocks += g->blocks;
+	}
+	for (size_t i = 0; i < count; i++)
+		whole += models[i].blocks >= MODEL_BLOCKS;
+	return whole;
+}
+
+/* What modules with layers keep in a module of a loss; 0 if no other module keeps anything. */
+static bytes loss_network(const struct metrics_pass *p, const struct snapshot *live)
+{
+	bytes in_loss = 0, others = 0;
+	int has_layers = 0;
+
+	for (size_t i = 0; i < live->count; i++) {
+		const struct block_group *g = &live->groups[i];
+		uint64_t tags = g->stack < p->tables->stack_count ? p->tags[g->stack] : 0;
+
+		if (g->category != CATEGORY_ACTIVATIONS || !(tags & TAGGED(MODEL)) ||
+		    tags & TAGGED(LOSS))
+			continue;
+		has_layers |=
+			tags & TAGGED(LOSS_NETWORK) && tags & (TAGGED(LINEAR) | TAGGED(LAYER));
+		add(tags & TAGGED(LOSS_NETWORK) ? &in_loss : &others, g->bytes);
+	}
+	return has_layers && others ? in_loss : 0;
+}
+
+void metrics_find_models(const struct metrics_pass *p, const struct device_pass *d,
+			 const struct snapshot *live)
+{
+	d->m->first_caller = d->pending.count + d->trained.count == 1;
+	d->m->moved_models = count_moved(p->tables, live);
+	d->m->loss_network = loss_network(p, live);
+}

@@ -1,0 +1,11 @@
+/* Models that a training may not train: teachers, frozen encoders, networks in a loss. */
+#ifndef MEMTRACE_METRICS_MODELS_H
+#define MEMTRACE_METRICS_MODELS_H
+
+#include "metrics/metrics_pass.h"
+
+/* Sets moved_models, first_caller and loss_network. */
+void metrics_find_models(const struct metrics_pass *p, const struct device_pass *d,
+			 const struct snapshot *live);
+
+#endif

@@ -1,0 +1,105 @@
+/* Models that were moved to the device by lines of their own, and a network in the loss. */
+#include "fixture.h"
+
+#include "metrics/metrics_models.h"
+
+#define MIB (INT64_C(1) << 20)
+
+enum { TEACHER_LINE = 1, STUDENT_LINE, HEAD_LINE, CUDA, CUDA_TABLE, FRAMES };
+enum { TEACHER = 1, TEACHER_TABLE, STUDENT, HEAD, MODEL_LAYER, LOSS_LAYER, LOSS_ITSELF, STACKS };
+
+/* PyTorch's own frames differ by the kind of the parameter. */
+static const uint32_t teacher[] = { CUDA, TEACHER_LINE }, table[] = { CUDA_TABLE, TEACHER_LINE },
+		      student[] = { CUDA, STUDENT_LINE }, head[] = { CUDA, HEAD_LINE };
+static unsigned char kinds[FRAMES] = { [CUDA] = FRAME_LIBRARY, [CUDA_TABLE] = FRAME_LIBRARY };
+static struct mt_frame frames[FRAMES];
+static struct stack stacks[STACKS] = {
+	[TEACHER] = { .frame_count = 2, .frames = teacher },
+	[TEACHER_TABLE] = { .frame_count = 2, .frames = table },
+	[STUDENT] = { .frame_count = 2, .frames = student },
+	[HEAD] = { .frame_count = 2, .frames = head },
+};
+#define MOVED                                                     \
+	{                                                         \
+		.flags = (uint32_t)HINT_APPLY << STACK_HINT_SHIFT \
+	}
+static struct stack_info info[STACKS] = {
+	[TEACHER] = MOVED, [TEACHER_TABLE] = MOVED, [STUDENT] = MOVED, [HEAD] = MOVED
+};
+static uint64_t tags[STACKS] = {
+	[MODEL_LAYER] = TAGGED(MODEL) | TAGGED(LAYER),
+	[LOSS_LAYER] = TAGGED(MODEL) | TAGGED(LOSS_NETWORK) | TAGGED(LAYER),
+	[LOSS_ITSELF] = TAGGED(MODEL) | TAGGED(LOSS_NETWORK),
+};
+
+static struct metrics found(struct block_group *groups, size_t count, size_t callers)
+{
+	const struct tables t = { .stack_count = STACKS,
+				  .stacks = stacks,
+				  .frames = frames,
+				  .frame_kinds = kinds,
+				  .frame_count = FRAMES,
+				  .stack_info = info };
+	const struct snapshot live = { .groups = groups, .count = count };
+	struct metrics_pass p = { .tables = &t, .tags = tags };
+	struct metrics m = { 0 };
+	struct device_pass d = { .m = &m, .pending.count = callers };
+
+	metrics_find_models(&p, &d, &live);
+	return m;
+}
+
+static struct block_group parameters(uint32_t stack, uint64_t blocks)
+{
+	return (struct block_group){ .stack = stack,
+				     .category = CATEGORY_PARAMETERS,
+				     .blocks = blocks,
+				     .bytes = (bytes)blocks * MIB };
+}
+
+static void models_have_lines_of_their_own(void **state)
+{
+	struct block_group groups[] = { parameters(TEACHER, 3), parameters(TEACHER_TABLE, 1),
+					parameters(STUDENT, 4), parameters(HEAD, 2) };
+	struct metrics m = found(groups, 4, 1);
+
+	(void)state;
+	assert_int_equal(m.moved_models, 2);
+	assert_true(m.first_caller);
+	m = found(groups, 2, 2);
+	assert_int_equal(m.moved_models, 1);
+	assert_false(m.first_caller);
+	/* Three parameters, and two of a head: no model. */
+	groups[0] = groups[3];
+	assert_int_equal(found(groups, 2, 1).moved_models, 0);
+}
+
+static struct block_group kept(uint32_t stack, bytes size)
+{
+	return (struct block_group){
+		.stack = stack, .category = CATEGORY_ACTIVATIONS, .blocks = 1, .bytes = size
+	};
+}
+
+static void a_network_in_the_loss_is_beside_the_model(void **state)
+{
+	struct block_group groups[] = { kept(LOSS_LAYER, 60 * MIB), kept(LOSS_ITSELF, 5 * MIB),
+					kept(MODEL_LAYER, 30 * MIB) };
+
+	(void)state;
+	assert_int_equal(found(groups, 3, 1).loss_network, 65 * MIB);
+	/* A model that computes its loss itself has nothing beside it. */
+	assert_int_equal(found(groups, 2, 1).loss_network, 0);
+	/* A loss without layers is no network. */
+	assert_int_equal(found(groups + 1, 2, 1).loss_network, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(models_have_lines_of_their_own),
+		cmocka_unit_test(a_network_in_the_loss_is_beside_the_model),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
