@@ -195,6 +195,8 @@ static void put_oom(struct page *p, const struct rank *r, const struct oom *o,
 	if (report)
 		findings_need(p, report, r);
 	put_breakdown(p, r, o);
+	if (o->place)
+		page_field(p, "request", o->place, 0);
 	if (o->stacks.count) {
 		const struct stack_row *row = &o->stacks.rows[0];
 

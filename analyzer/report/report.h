@@ -134,7 +134,8 @@ enum survival { SURVIVED_NO, SURVIVED_YES, SURVIVED_UNKNOWN };
 
 struct oom {
 	struct point when;
-	char *by; /* the library whose request failed; NULL: PyTorch's allocator */
+	char *by;    /* the library whose request failed; NULL: PyTorch's allocator */
+	char *place; /* the label of its stack; NULL: not known */
 	bytes requested, free, largest_free; /* the last two may be unknown */
 	enum survival survived;
 	bytes by_owner[OWNERS]; /* adds up to the memory in use on the device, if that is known */

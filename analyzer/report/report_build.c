@@ -109,6 +109,15 @@ static char *label_of(struct builder *b, const struct block_group *g)
 	return buf_take(&text);
 }
 
+/* The line that asked for memory; NULL: the stack has no frames. */
+static char *place_of(struct builder *b, uint32_t stack)
+{
+	struct buf text = { 0 };
+
+	stack_add_label(&b->trace->tables, stack, &text);
+	return text.length ? keep(b->rank, buf_take(&text)) : NULL;
+}
+
 static char *backward_of(struct builder *b, const struct block_group *g)
 {
 	struct buf text = { 0 };
@@ -207,6 +216,7 @@ static void add_ooms(struct builder *b, const struct device *d)
 			o->free = UNKNOWN_BYTES;
 		if (!r->imported)
 			report_add_failure_owners(o, f, r->total);
+		o->place = place_of(b, f->stack);
 		if (f->from_runtime)
 			o->by = clean(r, tables_module(t, tables_stack(t, f->stack)->module));
 	}

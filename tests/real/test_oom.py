@@ -50,7 +50,10 @@ class OutOfMemory(Case):
         text = " ".join(self.text().split())
         # 12 GiB less a context of 618 MiB, ten blocks of 300 MiB and sixteen of 512
         self.assertRegex(text, r"^OUT OF MEMORY process .* asked 512\.0 MiB, free 478\.0 MiB, largest cached free block")
-        self.assertRegex(text, r"oom\.py:1[0-9]")
+        # the line of PyTorch's own traceback
+        asked = re.findall(r'File ".*/(oom\.py)", line (\d+)', self.stderr)[-1]
+        self.assertRegex(text, r"request .*%s:%s " % asked)
+        self.assertRegex(ooms[-1]["requested_by"], r"  %s:%s$" % asked)
 
     def test_os_exit(self):
         """No handler runs, and no line is expected; the trace still has the failure."""

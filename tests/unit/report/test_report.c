@@ -19,6 +19,7 @@ static void a_death_is_told_on_the_first_screen(void **state)
 		"OUT OF MEMORY  rank 1 of 2  step 2, forward      asked 288.0 MiB, free 512.0 MiB, "
 		"largest cached free block 1.0 GiB\n"
 		"breakdown   15.5 GiB = gradients 3.0 + activations 7.0 + temporaries 4.0 + cached and free 1.0 + CUDA context 0.5\n"
+		"request     CausalSelfAttention.forward  model.py:52\n"
 		"top         7.0 GiB  7 \xc3\x97 1.0 GiB  CausalSelfAttention.forward  model.py:52\n");
 	assert_says(f, "rank 1 of 2  host ");
 	assert_says(f, "gpu         0: NVIDIA H100 80GB HBM3, 16.0 GiB\n");
