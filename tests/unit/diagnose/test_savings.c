@@ -79,6 +79,22 @@ static void what_the_job_stores_goes_to_the_host(void **state)
 	assert_saving(&m, "LEAK_GRAPH_RETAINED", SAVING_AT_LEAST, 800 * MIB);
 }
 
+/* The first backward pass has made 300 of 600 MiB of gradients, each beside its bucket; a later one
+ * may have zeroed them. */
+static void buckets_save_all_gradients(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.step = m.steps = 1;
+	m.buckets = 600 * MIB;
+	m.beside_buckets = 300 * MIB;
+	m.gradient = 20 * MIB;
+	assert_saving(&m, "DDP_BUCKET_DUP", SAVING_ABOUT, 580 * MIB);
+	m.step = m.steps = 2;
+	assert_saving(&m, "DDP_BUCKET_DUP", SAVING_ABOUT, 280 * MIB);
+}
+
 /* Two optimizers have 800 MiB too many; the second one may be making its states. */
 static void states_in_the_making_are_the_least(void **state)
 {
@@ -417,6 +433,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_the_job_stores_goes_to_the_host),
 		cmocka_unit_test(states_of_a_first_step_can_be_sharded),
+		cmocka_unit_test(buckets_save_all_gradients),
 		cmocka_unit_test(states_in_the_making_are_the_least),
 		cmocka_unit_test(a_workspace_has_no_type),
 		cmocka_unit_test(logits_beyond_the_steps_are_the_least),
