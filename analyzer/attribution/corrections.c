@@ -5,8 +5,9 @@
 
 #include <stdlib.h>
 
-#define MAX_SETS 64   /* of gradients of one model */
-#define READ_STATES 2 /* Adam's, of each parameter */
+#define MAX_SETS 64     /* of gradients of one model */
+#define READ_STATES 2   /* Adam's, of each parameter */
+#define MANY_SMALL 1000 /* blocks of one size that have no stack, and ten times all others */
 
 /* The sizes of the blocks of some categories. */
 static struct size_counts sizes_of(const struct lifetimes *l, unsigned categories)
@@ -297,6 +298,37 @@ static void find_kept_data(const struct block_context *c, struct lifetimes *l)
 	size_counts_release(&trained);
 }
 
+static int has_no_stack(const struct block_context *c, const struct lifetime *l)
+{
+	return !(tables_stack_flags(c->in.tables, l->alloc.stack) & STACK_FRAMES);
+}
+
+/* Small blocks have no stack, and count as parameters if the model was not called yet. So many of
+ * one size that nothing trains are the samples of a data set. */
+static void find_small_data(const struct block_context *c, struct lifetimes *l)
+{
+	struct size_counts trained =
+		sizes_of(l, 1u << CATEGORY_OPTIMIZER_STATES | 1u << CATEGORY_GRADIENTS);
+	struct size_counts parameters = sizes_of(l, 1u << CATEGORY_PARAMETERS);
+	const struct size_count *most = NULL;
+	uint64_t all = 0;
+
+	for (size_t i = 0; i < parameters.count; i++) {
+		const struct size_count *p = &parameters.list[i];
+
+		all += p->count;
+		most = !most || p->count > most->count ? p : most;
+	}
+	if (most && most->count >= MANY_SMALL && all - most->count <= most->count / 10 &&
+	    !count_alike(&trained, most->size))
+		for (size_t i = 0; i < l->count; i++)
+			if (l->list[i].category == CATEGORY_PARAMETERS &&
+			    l->list[i].alloc.bytes == most->size && has_no_stack(c, &l->list[i]))
+				l->list[i].category = CATEGORY_INPUTS;
+	size_counts_release(&parameters);
+	size_counts_release(&trained);
+}
+
 void correct_categories(const struct block_context *c, struct lifetimes *l)
 {
 	find_untrained(c, l);
@@ -305,4 +337,5 @@ void correct_categories(const struct block_context *c, struct lifetimes *l)
 	find_graphs_of_gradients(c, l);
 	find_read_states(c, l);
 	find_kept_data(c, l);
+	find_small_data(c, l);
 }

@@ -226,6 +226,9 @@ static struct stack_info read_stack(const struct tables *t, const struct stack *
 		info.tags |= s.tags;
 		if (info.flags & model)
 			s.flags &= ~(uint32_t)(STACK_NO_GRAD | STACK_EVALUATION);
+		/* What a constructor calls is a forward pass like any other. */
+		if (s.kinds & FRAME_FORWARD)
+			info.flags &= ~(uint32_t)STACK_INIT;
 		info.flags |= s.flags;
 		if (info.flags & model)
 			info.model_hash = (info.model_hash ^ p->frames[i]) * 0x9e3779b97f4a7c15u;

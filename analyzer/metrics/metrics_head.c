@@ -84,26 +84,39 @@ int metrics_is_head(const struct metrics_pass *p, const struct head_depths *d, u
 	       depth_of(p->tables, stack) == d->least && is_of_model(p, d, stack);
 }
 
-/* Notes a block of a linear layer: of the head, or of another one. */
-static void note(const struct metrics_pass *p, const struct head_depths *d, uint32_t stack,
-		 bytes size, bytes *head, bytes *other)
-{
-	bytes *to = metrics_is_head(p, d, stack) ? head : other;
+/* The largest of some linear layers' blocks, and the most blocks of one stack. */
+struct linear_blocks {
+	bytes largest;
+	uint64_t most;
+};
 
-	if (stack < p->tables->stack_count && p->tags[stack] & TAGGED(LINEAR))
-		*to = larger_of(*to, size);
+/* Notes blocks of a linear layer: of the head, or of another one. */
+static void note(const struct metrics_pass *p, const struct head_depths *d, uint32_t stack,
+		 bytes size, uint64_t blocks, struct linear_blocks *head,
+		 struct linear_blocks *other)
+{
+	struct linear_blocks *to = metrics_is_head(p, d, stack) ? head : other;
+
+	if (stack >= p->tables->stack_count || !(p->tags[stack] & TAGGED(LINEAR)))
+		return;
+	to->largest = larger_of(to->largest, size);
+	to->most = blocks > to->most ? blocks : to->most;
 }
 
 bytes metrics_head_size(const struct metrics_pass *p, const struct failure *f,
 			const struct snapshot *live)
 {
 	struct head_depths d = metrics_head_depths(p);
-	bytes head = 0, other = 0;
+	struct linear_blocks head = { 0 }, other = { 0 };
 
 	for (size_t i = 0; i < live->count; i++)
 		if (live->groups[i].category != CATEGORY_WORKSPACES)
-			note(p, &d, live->groups[i].stack, live->groups[i].largest, &head, &other);
+			note(p, &d, live->groups[i].stack, live->groups[i].largest,
+			     live->groups[i].blocks, &head, &other);
 	if (f)
-		note(p, &d, f->stack, f->requested, &head, &other);
-	return head / 2 >= other ? head : 0;
+		note(p, &d, f->stack, f->requested, 1, &head, &other);
+	/* What has a block in each layer is no head: the pass has not got to that. */
+	if (head.most >= 2 && head.most >= other.most)
+		return 0;
+	return head.largest / 2 >= other.largest ? head.largest : 0;
 }

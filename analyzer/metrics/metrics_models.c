@@ -73,10 +73,39 @@ static bytes loss_network(const struct metrics_pass *p, const struct snapshot *l
 	return has_layers && others ? in_loss : 0;
 }
 
+/*
+ * batch_norm() allocates its output, and behind that, in training mode, the mean and the deviation
+ * of each channel, which are small.
+ */
+void metrics_note_mode(struct device_pass *d, bytes size, uint64_t tags)
+{
+	if (d->after_norm && (size < METRICS_MIN_BLOCK || tags & TAGGED(BATCH_NORM)))
+		d->norms_trained++;
+	else if (d->after_norm)
+		d->norms_evaluated++;
+	d->after_norm = size >= METRICS_MIN_BLOCK && tags & TAGGED(BATCH_NORM);
+}
+
+/* A model in evaluation mode drops nothing. */
+static int drops_nothing(const struct metrics_pass *p, const struct device_pass *d)
+{
+	int may_drop = 0;
+
+	for (uint32_t i = 1; i < p->tables->stack_count; i++) {
+		uint64_t tags = d->stacks[i].blocks ? p->tags[i] : 0;
+
+		if (tags & TAGGED(DROPOUT))
+			return 0;
+		may_drop |= (tags & TAGGED(DROPS)) != 0;
+	}
+	return may_drop;
+}
+
 void metrics_find_models(const struct metrics_pass *p, const struct device_pass *d,
 			 const struct snapshot *live)
 {
 	d->m->first_caller = d->pending.count + d->trained.count == 1;
+	d->m->evaluation_mode = !d->norms_trained && (d->norms_evaluated || drops_nothing(p, d));
 	d->m->moved_models = count_moved(p->tables, live);
 	d->m->loss_network = loss_network(p, live);
 }

@@ -7,6 +7,7 @@
 #include "metrics/metrics_leaks.h"
 #include "metrics/metrics_live.h"
 #include "metrics/metrics_need.h"
+#include "metrics/metrics_replaced.h"
 #include "metrics/metrics_sizes.h"
 
 #include <stdlib.h>
@@ -433,6 +434,7 @@ static void finish(struct moment_pass *s)
 	bytes fixed;
 
 	metrics_find_predictions(d);
+	metrics_find_grown_results(m);
 	m->run_born = d->run_born;
 	m->run_new = percent(s->run_new, m->run_live);
 	m->run_model = percent(s->run_model, m->run_live);
@@ -442,9 +444,13 @@ static void finish(struct moment_pass *s)
 		m->batch_inputs = 0;
 	}
 	m->activation_percent = percent(m->activations, m->allocated);
-	fixed = bytes_add(bytes_add(m->parameters, m->gradients), m->optimizer_states);
+	/* The first backward pass has not made all gradients yet. */
+	fixed = m->in_backward && m->step < 2 && m->gradients >= m->parameters / 4
+			? larger_of(m->gradients, m->parameters)
+			: m->gradients;
+	fixed = bytes_add(bytes_add(m->parameters, fixed), m->optimizer_states);
 	fixed = bytes_add(fixed, m->request_is_gradient ? m->requested : 0);
-	m->static_percent = percent(fixed, m->device_total);
+	m->static_percent = percent(fixed, larger_of(m->device_total - m->outside, 0));
 	/* Leaked blocks are not of this step. */
 	m->activations = m->activations > m->leak_bytes ? m->activations - m->leak_bytes : 0;
 	if (m->leak_per_step && !m->failed)

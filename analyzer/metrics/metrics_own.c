@@ -2,8 +2,9 @@
 
 #include <stdlib.h>
 
-#define MANY_INPUTS 8 /* tensors of one line: fewer may be the inputs of a step */
-#define MIN_BATCHES 4 /* of a rollout: fewer blocks of a line may be a step's own */
+#define MANY_SAMPLES 1000 /* small blocks: fewer may be numbers that a loop keeps */
+#define MANY_INPUTS 8     /* tensors of one line: fewer may be the inputs of a step */
+#define MIN_BATCHES 4     /* of a rollout: fewer blocks of a line may be a step's own */
 
 /* Did the job's own code allocate the stack's blocks while it evaluates or generates? What a loss
  * needs is freed with the loss. */
@@ -88,6 +89,13 @@ static int is_of_job(const struct tables *t, uint32_t stack)
 	       (hint == HINT_NOTHING || hint == HINT_INPUTS);
 }
 
+/* Small blocks, without a stack, that count as inputs: samples of a data set. */
+static int are_samples(const struct tables *t, const struct block_group *g)
+{
+	return g->category == CATEGORY_INPUTS && g->blocks >= MANY_SAMPLES &&
+	       !(tables_stack_flags(t, g->stack) & STACK_FRAMES);
+}
+
 /* Blocks of one kind, with the failed request. */
 struct found_blocks {
 	bytes bytes, largest; /* the largest of one stack */
@@ -160,12 +168,12 @@ static void find_of_setup(const struct metrics_pass *p, const struct device_pass
 		m->largest_parameter = larger_of(
 			m->largest_parameter, g->category == CATEGORY_PARAMETERS ? g->largest : 0);
 		if (d->backward_seen || g->stack >= p->tables->stack_count ||
-		    !is_of_job(p->tables, g->stack))
+		    !(is_of_job(p->tables, g->stack) || are_samples(p->tables, g)))
 			continue;
 		asks = f && f->stack == g->stack;
 		if (asks && m->in_setup)
 			count_found(&found, g->stack, f->requested, 1);
-		else if (!m->in_setup)
+		else if (!m->in_setup && !are_samples(p->tables, g))
 			found = (struct found_blocks){
 				.bytes = smaller_of(g->bytes, before[g->stack].bytes),
 				.count = smaller_of((int64_t)g->blocks, before[g->stack].count)

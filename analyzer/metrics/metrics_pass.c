@@ -7,6 +7,8 @@
 #include "metrics/metrics_moment.h"
 #include "metrics/metrics_pass.h"
 
+#include "metrics/metrics_models.h"
+
 #include "metrics/metrics_host.h"
 #include "metrics/metrics_replaced.h"
 #include "metrics/metrics_sizes.h"
@@ -143,8 +145,10 @@ static void record_stack(const struct metrics_pass *p, struct device_pass *d,
 		evaluation_names_add(&d->pending_names, p->tables, r->stack);
 		l->named_run = d->run + 1;
 	}
-	if (!d->is_past)
+	if (!d->is_past) {
 		metrics_note_block(d, l, r);
+		metrics_note_mode(d, r->bytes, p->tags[r->stack]);
+	}
 	l->now = r->bytes > l->now ? r->bytes : l->now;
 	l->live = bytes_add(l->live, r->bytes);
 	l->held = l->live > l->held ? l->live : l->held;
@@ -162,10 +166,12 @@ static void record_stack(const struct metrics_pass *p, struct device_pass *d,
 /* Small blocks count in `allocated` alone: each would cost a look-up, and none is a cause. */
 static void record_small(struct device_pass *d, const struct mt_record *r)
 {
-	if (r->bytes > 0)
+	if (r->bytes > 0) {
 		d->rising = 1;
-	else if (d->rising)
+		metrics_note_mode(d, r->bytes, 0);
+	} else if (d->rising) {
 		note_top(d);
+	}
 	d->allocated = bytes_add(d->allocated, r->bytes);
 	d->now.floor = d->allocated < d->now.floor ? d->allocated : d->now.floor;
 }

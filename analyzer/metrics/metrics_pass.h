@@ -148,7 +148,11 @@ struct device_pass {
 	struct step_levels *list, now; /* finished steps; the current step */
 	size_t count, room;
 	struct stack_levels *stacks; /* by stack */
-	bytes latest;                /* the latest block, if none was freed since; else 0 */
+	/* Calls of batch_norm() that computed statistics, and those that used the running ones;
+	 * the latest block is of such a call. */
+	uint32_t norms_trained, norms_evaluated;
+	int after_norm;
+	bytes latest; /* the latest block, if none was freed since; else 0 */
 	uint32_t latest_stack;
 	struct recent_block recent[METRICS_RECENT]; /* the newest blocks with a stack: a ring */
 	uint32_t recent_count;

@@ -133,7 +133,16 @@ void metrics_find_growing(const struct metrics_pass *p, const struct device_pass
 			continue;
 		m->growing = bytes_add(l->live, request);
 		m->growing_times = l->rises > l->block_rises ? l->rises : l->block_rises;
+		m->growing_gathers = (p->tags[i] & TAGGED(GATHERS)) != 0;
 		m->growing_first = l->grown_first;
 		m->growing_last = last;
 	}
+}
+
+void metrics_find_grown_results(struct metrics *m)
+{
+	if (!m->in_evaluation || !m->growing_gathers || m->growing <= m->run_repeat_bytes)
+		return;
+	m->run_repeats = m->growing_times + 1;
+	m->run_repeat_bytes = m->growing;
 }

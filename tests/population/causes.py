@@ -25,7 +25,7 @@ CAUSES = {
     "data kept on the GPU": ("DATA_ON_GPU", "EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED"),  # each step leaves its batch on the GPU
     "batch too large": ("ACT_PEAK", "LOGITS_SPIKE", "INFERENCE_BATCH"),  # smaller batches, accumulated: whichever of the two is larger, it scales with the batch
     "evaluation batch": ("EVAL_BATCH_LARGE", "BATCH_OUTLIER"),  # the evaluation's batch makes the peak: a smaller one, the training fits
-    "reference with a graph": ("REFERENCE_GRAPH", "CALL_UNUSED", "EVAL_GRAPH_KEPT", "GRADIENTS_UNUSED", "EARLIER_CALL", "FIRST_MODEL_GRAPH", "LOSS_NETWORK_GRAPH"),  # no_grad() around a model that is not trained
+    "reference with a graph": ("REFERENCE_GRAPH", "CALL_UNUSED", "EVAL_GRAPH_KEPT", "GRADIENTS_UNUSED", "EARLIER_CALL", "FIRST_MODEL_GRAPH", "LOSS_NETWORK_GRAPH", "EVAL_MODE_GRAPH"),  # no_grad() around a model that is not trained
     "whole model recomputed": ("RECOMPUTE_INEFFECTIVE",),  # one checkpoint for all: one for each block
     "recomputation off": ("RECOMPUTE_INEFFECTIVE", "ACT_PEAK"),  # asked for, and not at work: the activations are all there
     "double precision": ("DOUBLE_PRECISION", "ACT_UPCAST"),  # float64 where float32 was meant
@@ -38,7 +38,7 @@ CAUSES = {
     "caches of finished requests": ("KV_CACHES_KEPT", "LEAK_GRAPH_RETAINED", "EVAL_ACCUMULATION", "EVAL_TENSORS", "KV_CACHE_STATIC", "KV_CACHE"),  # each request leaves its cache
     "static KV cache": ("KV_CACHE_STATIC", "EVAL_TENSORS"),
     "KV cache in training": ("KV_CACHE", "EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED", "GRAPH_KEPT"),  # use_cache in training, and every step's cache is kept
-    "inference with a graph": ("INFERENCE_GRAPH", "EVAL_GRAPH_KEPT"),  # inference without no_grad()
+    "inference with a graph": ("INFERENCE_GRAPH", "EVAL_MODE_GRAPH", "EVAL_GRAPH_KEPT"),  # inference without no_grad()
     "KV cache": ("KV_CACHE", "KV_CACHE_STATIC", "KV_CACHE_OF_PROMPTS", "INFERENCE_BATCH"),  # too many sequences at once: in the prefill, the call itself is larger than its cache
     "copies of the model kept": ("EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED", "SECOND_MODEL", "CKPT_SAVE_SPIKE"),  # snapshots of the weights belong on the host
     "weights copied in steps": ("SECOND_MODEL", "GRADIENT_COPIES"),  # sizes do not tell a copy of a parameter from one of its gradient

@@ -31,7 +31,9 @@ from harness import GiB, JOBS, PRELOAD, SIM, environment, python, torchrun  # no
 
 DIED = os.path.join(JOBS, "died")
 # Rules that say what others do of a job that died before its first backward pass: right where one of those is.
-SAYS_THE_SAME = {"FIRST_MODEL_GRAPH": {"EARLIER_CALL", "REFERENCE_GRAPH"}, "LOSS_NETWORK_GRAPH": {"EARLIER_CALL", "REFERENCE_GRAPH"}}
+SAYS_THE_SAME = {"EVAL_MODE_GRAPH": {"INFERENCE_GRAPH", "EARLIER_CALL", "REFERENCE_GRAPH", "GRAPH_UNUSED"},
+                 "FIRST_MODEL_GRAPH": {"EARLIER_CALL", "REFERENCE_GRAPH"},
+                 "LOSS_NETWORK_GRAPH": {"EARLIER_CALL", "REFERENCE_GRAPH"}}
 LIMIT = 600  # seconds for a run
 # Runs scripts as __main__, each in a forked child, and leaves what each needed, by PyTorch's own counters. A process of its own has one script only,
 # as torchrun starts it. What is recorded does not go through it.

@@ -68,6 +68,33 @@ static void what_a_constructor_makes_may_be_data(void **state)
 	assert_int_equal(of(d, CATEGORY_OTHER), 50);
 }
 
+/* A data set of 1,500 samples of 3 KiB beside 20 biases: small blocks have no stack. */
+static void many_small_blocks_of_one_size_are_samples(void **state)
+{
+	struct fixture *f = *state;
+
+	make(f, f->setup, 4 * MIB);
+	for (int i = 0; i < 20; i++)
+		make(f, f->small, 1024);
+	for (int i = 0; i < 1500; i++)
+		make(f, f->small, 4 << 10);
+	make(f, f->model, 32 * MIB);
+	assert_int_equal(run(f)->at_peak.by_category[CATEGORY_INPUTS], 1500 * (4 << 10));
+}
+
+/* Fewer, or as many parameters beside them: they are what small blocks are before a call. */
+static void some_small_blocks_are_parameters(void **state)
+{
+	struct fixture *f = *state;
+
+	make(f, f->setup, 4 * MIB);
+	for (int i = 0; i < 900; i++)
+		make(f, f->small, 4 << 10);
+	make(f, f->model, 32 * MIB);
+	assert_int_equal(run(f)->at_peak.by_category[CATEGORY_PARAMETERS],
+			 4 * MIB + 900 * (4 << 10));
+}
+
 /* A model that is built on the GPU allocates its parameters in constructors. */
 static void what_a_constructor_makes_may_be_parameters(void **state)
 {
@@ -281,6 +308,8 @@ int main(void)
 		CASE(phase_and_lifetime_decide_the_category),
 		CASE(in_an_unfinished_backward_pass_the_size_decides),
 		CASE(recomputed_blocks_are_activations_or_temporaries),
+		CASE(many_small_blocks_of_one_size_are_samples),
+		CASE(some_small_blocks_are_parameters),
 		CASE(what_a_constructor_makes_may_be_data),
 		CASE(what_a_constructor_makes_may_be_parameters),
 		CASE(buckets_may_be_the_gradients),

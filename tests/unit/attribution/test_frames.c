@@ -142,6 +142,7 @@ static void bare_names_are_those_of_methods(void **state)
 	uint32_t in_linear = write_stack(&f->w, module, linear, call, own, 0),
 		 in_own = write_stack(&f->w, module, own, call, own, 0),
 		 in_init = write_stack(&f->w, module, made, 0, 0, 0),
+		 within = write_stack(&f->w, module, linear, own, made, 0),
 		 in_average = write_stack(&f->w, module, average, 0, 0, 0),
 		 in_llama = write_stack(&f->w, module, llama, 0, 0, 0);
 	struct buf path = { 0 };
@@ -155,6 +156,8 @@ static void bare_names_are_those_of_methods(void **state)
 	assert_false(tables_stack_info(t, in_own)->tags & (TAGGED(LINEAR) | TAGGED(ATTENTION)));
 	assert_true(frame_is(t, own, FRAME_FORWARD));
 	assert_true(tables_stack_flags(t, in_init) & STACK_INIT);
+	/* A constructor may call a model: of a data set, of features for example. */
+	assert_false(tables_stack_flags(t, within) & STACK_INIT);
 	assert_int_equal(stack_hint(tables_stack_flags(t, in_init)), HINT_PARAMETERS);
 	assert_int_equal(stack_hint(tables_stack_flags(t, in_average)), HINT_NOTHING);
 	assert_true(tables_stack_flags(t, in_llama) & STACK_MODULE);

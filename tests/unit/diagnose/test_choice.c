@@ -349,7 +349,7 @@ static void a_gradient_is_no_huge_temporary(void **state)
 	m.huge = m.huge_sum = m.requested = 1000 * MIB;
 	m.huge_blocks = 1;
 	m.parameters = 1900 * MIB;
-	m.activations = 0;
+	m.activations = m.outside = 0;
 	m.static_percent = 95;
 	assert_cause(&m, "HUGE_TENSORS");
 	m.request_is_gradient = 1;

@@ -57,6 +57,14 @@ static void a_model_that_may_not_be_trained_comes_before_the_activations(void **
 	assert_cause(&m, "ACT_PEAK");
 	m.loss_network = 600 * MIB;
 	assert_cause(&m, "LOSS_NETWORK_GRAPH");
+	/* The model drops nothing, and nearly all that it made is there. */
+	m.evaluation_mode = 1;
+	m.run_live = 1500 * MIB;
+	m.run_born = 6 * GIB;
+	assert_cause(&m, "LOSS_NETWORK_GRAPH");
+	m.run_born = 2 * GIB;
+	assert_cause(&m, "EVAL_MODE_GRAPH");
+	assert_int_equal(confidence_of_cause(&m), 0);
 	/* A later step tells more: its rules decide. */
 	m.step = 3;
 	assert_cause(&m, "ACT_PEAK");

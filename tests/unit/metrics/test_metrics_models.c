@@ -6,7 +6,18 @@
 #define MIB (INT64_C(1) << 20)
 
 enum { TEACHER_LINE = 1, STUDENT_LINE, HEAD_LINE, CUDA, CUDA_TABLE, FRAMES };
-enum { TEACHER = 1, TEACHER_TABLE, STUDENT, HEAD, MODEL_LAYER, LOSS_LAYER, LOSS_ITSELF, STACKS };
+enum {
+	TEACHER = 1,
+	TEACHER_TABLE,
+	STUDENT,
+	HEAD,
+	MODEL_LAYER,
+	LOSS_LAYER,
+	LOSS_ITSELF,
+	NORM,
+	DROP,
+	STACKS
+};
 
 /* PyTorch's own frames differ by the kind of the parameter. */
 static const uint32_t teacher[] = { CUDA, TEACHER_LINE }, table[] = { CUDA_TABLE, TEACHER_LINE },
@@ -32,6 +43,8 @@ static uint64_t tags[STACKS] = {
 	[LOSS_ITSELF] = TAGGED(MODEL) | TAGGED(LOSS_NETWORK),
 };
 
+static struct stack_levels levels[STACKS];
+
 static struct metrics found(struct block_group *groups, size_t count, size_t callers)
 {
 	const struct tables t = { .stack_count = STACKS,
@@ -43,7 +56,7 @@ static struct metrics found(struct block_group *groups, size_t count, size_t cal
 	const struct snapshot live = { .groups = groups, .count = count };
 	struct metrics_pass p = { .tables = &t, .tags = tags };
 	struct metrics m = { 0 };
-	struct device_pass d = { .m = &m, .pending.count = callers };
+	struct device_pass d = { .m = &m, .pending.count = callers, .stacks = levels };
 
 	metrics_find_models(&p, &d, &live);
 	return m;
@@ -94,11 +107,51 @@ static void a_network_in_the_loss_is_beside_the_model(void **state)
 	assert_int_equal(found(groups + 1, 2, 1).loss_network, 0);
 }
 
+/* batch_norm() made 4 MiB, and then a block of this size. */
+static int is_evaluated(bytes then, uint64_t its_tags)
+{
+	const struct tables t = { .stack_count = STACKS };
+	const struct snapshot live = { 0 };
+	struct metrics_pass p = { .tables = &t, .tags = tags };
+	struct metrics m = { 0 };
+	struct device_pass d = { .m = &m, .stacks = levels };
+
+	metrics_note_mode(&d, 4 * MIB, TAGGED(BATCH_NORM));
+	metrics_note_mode(&d, then, its_tags);
+	metrics_note_mode(&d, MIB, TAGGED(MODEL));
+	metrics_find_models(&p, &d, &live);
+	return (int)m.evaluation_mode;
+}
+
+static void a_batch_norm_without_statistics_is_in_evaluation_mode(void **state)
+{
+	(void)state;
+	assert_false(is_evaluated(512, 0));
+	assert_true(is_evaluated(4 * MIB, TAGGED(MODEL)));
+	/* The recorder has the stacks of small blocks too. */
+	assert_false(is_evaluated(512, TAGGED(BATCH_NORM)));
+}
+
+static void a_model_that_drops_nothing_is_in_evaluation_mode(void **state)
+{
+	(void)state;
+	tags[NORM] = TAGGED(MODEL) | TAGGED(DROPS);
+	tags[DROP] = TAGGED(MODEL) | TAGGED(DROPS) | TAGGED(DROPOUT);
+	assert_false(found(NULL, 0, 1).evaluation_mode);
+	levels[NORM].blocks = 3;
+	assert_true(found(NULL, 0, 1).evaluation_mode);
+	levels[DROP].blocks = 1;
+	assert_false(found(NULL, 0, 1).evaluation_mode);
+	levels[NORM].blocks = levels[DROP].blocks = 0;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(models_have_lines_of_their_own),
 		cmocka_unit_test(a_network_in_the_loss_is_beside_the_model),
+		cmocka_unit_test(a_batch_norm_without_statistics_is_in_evaluation_mode),
+		cmocka_unit_test(a_model_that_drops_nothing_is_in_evaluation_mode),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

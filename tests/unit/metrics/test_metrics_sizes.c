@@ -67,16 +67,27 @@ static void the_head_is_the_outermost_linear_layer(void **state)
 	};
 	struct metrics_pass p = { .tables = &tables, .tags = tags };
 	struct failure f = { .stack = OWN, .requested = 180 * MIB };
-	struct block_group group = { .stack = LAYER, .largest = 90 * MIB };
-	struct snapshot live = { .groups = &group, .count = 1 };
+	struct block_group groups[] = { { .stack = LAYER, .largest = 90 * MIB },
+					{ .stack = OWN, .largest = 180 * MIB } };
+	struct snapshot live = { .groups = groups, .count = 2 };
 
 	(void)state;
 	assert_int_equal(metrics_head_size(&p, &f, &live), 180 * MIB);
+	live.count = 1;
 	assert_int_equal(metrics_head_size(&p, NULL, &live), 0);
+	live.count = 2;
 	stacks[OWN].frames = net;
 	assert_int_equal(metrics_head_size(&p, &f, &live), 0);
 	stacks[OWN].frames = head;
-	group.largest = 91 * MIB;
+	/* A layer that is called as often as the others is no head, which the pass has not got to.
+	 */
+	groups[0].blocks = 4;
+	groups[1].blocks = 3;
+	assert_int_equal(metrics_head_size(&p, &f, &live), 180 * MIB);
+	groups[1].blocks = 4;
+	assert_int_equal(metrics_head_size(&p, &f, &live), 0);
+	groups[1].blocks = 0;
+	groups[0].largest = 91 * MIB;
 	assert_int_equal(metrics_head_size(&p, &f, &live), 0);
 }
 
