@@ -196,17 +196,17 @@ static const struct measured *measured_of(enum rule rule)
 }
 
 /*
- * The share of right answers that is expected of a rule, by Laplace's rule of succession: nine of
- * ten is high, six of ten is medium. With few measurements, what rules.def says stands, unless one
- * of them was wrong.
+ * The share of right answers that is expected of a rule, by Laplace's rule of succession: 19
+ * of twenty is high, twelve of twenty is medium. With few measurements, what rules.def says stands,
+ * unless one of them was wrong.
  */
 static enum rule_confidence measured_confidence(enum rule rule)
 {
 	const struct measured *n = measured_of(rule);
-	uint32_t tenths = n ? (n->right + 1) * 10 / (n->named + 2) : 0;
-	enum rule_confidence c = tenths >= 9   ? CONFIDENCE_HIGH
-				 : tenths >= 6 ? CONFIDENCE_MEDIUM
-					       : CONFIDENCE_LOW;
+	uint32_t twentieths = n ? (n->right + 1) * 20 / (n->named + 2) : 0;
+	enum rule_confidence c = twentieths >= 19   ? CONFIDENCE_HIGH
+				 : twentieths >= 12 ? CONFIDENCE_MEDIUM
+						    : CONFIDENCE_LOW;
 
 	if (!n ||
 	    (n->named < ENOUGH_MEASURED && (n->right == n->named || rules[rule].confidence > c)))

@@ -185,7 +185,7 @@ static void test_budget_and_keyframe(void **state)
 			live[a] = 0;
 		}
 		if (i % 500 == 0)
-			helper_work();
+			wait_for_next_segment(0);
 	}
 	finish(0);
 	read_back("budget.mtr");
