@@ -120,3 +120,20 @@ bytes metrics_head_size(const struct metrics_pass *p, const struct failure *f,
 		return 0;
 	return head.largest / 2 >= other.largest ? head.largest : 0;
 }
+
+unsigned metrics_count_roots(const struct metrics_pass *p, const struct snapshot *live)
+{
+	struct head_depths d = { 0 };
+	unsigned n = 0;
+
+	for (size_t i = 0; i < live->count; i++) {
+		const struct block_group *g = &live->groups[i];
+
+		if (g->category == CATEGORY_ACTIVATIONS && g->stack < p->tables->stack_count &&
+		    p->tags[g->stack] & TAGGED(MODEL) && !(p->tags[g->stack] & TAGGED(LOSS)))
+			add_root(&d, root_of(p->tables, g->stack));
+	}
+	while (n < MOST_ROOTS && d.roots[n])
+		n++;
+	return n;
+}

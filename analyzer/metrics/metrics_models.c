@@ -1,5 +1,7 @@
 #include "metrics/metrics_models.h"
 
+#include "metrics/metrics_head.h"
+
 #define MOST_MODELS 16
 #define MODEL_BLOCKS 4 /* parameters of a model, at least: fewer may be a head's */
 
@@ -106,6 +108,7 @@ void metrics_find_models(const struct metrics_pass *p, const struct device_pass 
 {
 	d->m->first_caller = d->pending.count + d->trained.count == 1;
 	d->m->evaluation_mode = !d->norms_trained && (d->norms_evaluated || drops_nothing(p, d));
+	d->m->roots = metrics_count_roots(p, live);
 	d->m->moved_models = count_moved(p->tables, live);
 	d->m->loss_network = loss_network(p, live);
 }

@@ -82,6 +82,9 @@ static void micro_batches_are_no_earlier_call(void **state)
 	m.passes_waiting = 3;
 	m.waiting = 1200 * MIB;
 	assert_cause(&m, "LOSSES_SUMMED");
+	/* The job's own code calls the parts of one model in turn. */
+	m.roots = 3;
+	assert_cause(&m, "ACT_PEAK");
 }
 
 /* Three passes of 400 MiB wait, and one tensor alone is larger than they are together. */

@@ -87,6 +87,16 @@ static void the_head_is_the_outermost_linear_layer(void **state)
 	groups[1].blocks = 4;
 	assert_int_equal(metrics_head_size(&p, &f, &live), 0);
 	groups[1].blocks = 0;
+	groups[0].category = groups[1].category = CATEGORY_ACTIVATIONS;
+	tags[LAYER] |= TAGGED(MODEL);
+	tags[OWN] |= TAGGED(MODEL);
+	assert_int_equal(metrics_count_roots(&p, &live), 1);
+	stacks[OWN].frames = net;
+	assert_int_equal(metrics_count_roots(&p, &live), 2);
+	tags[OWN] |= TAGGED(LOSS);
+	assert_int_equal(metrics_count_roots(&p, &live), 1);
+	stacks[OWN].frames = head;
+	tags[OWN] = TAGGED(LINEAR);
 	groups[0].largest = 91 * MIB;
 	assert_int_equal(metrics_head_size(&p, &f, &live), 0);
 }
