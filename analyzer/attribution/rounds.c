@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#define SHOWS_ALWAYS 4 /* turns with an optimizer: then no step is without */
+
 void turns_add(struct turns *t, const struct turn *turn)
 {
 	t->list = grow(t->list, t->count, &t->room, sizeof(*t->list));
@@ -176,6 +178,24 @@ static void end_rounds(struct turns *t)
 	free(r.of);
 }
 
+/* Does the optimizer show in each step? Turns behind the last one where it does are of no step of
+ * their own then, if they are more than a step has: an adaptation, an attack, a trial. Ends the
+ * last turn with an optimizer. */
+static int shows_always(struct turns *t, size_t each)
+{
+	size_t shown = 0, last = 0;
+
+	for (size_t i = 0; i < t->count; i++)
+		if (t->list[i].shows) {
+			shown++;
+			last = i;
+		}
+	if (shown < SHOWS_ALWAYS || t->count - last <= each)
+		return 0;
+	t->list[last].ends = 1;
+	return 1;
+}
+
 /*
  * Ends the steps whose optimizer does not show. A run of turns in the middle, between two that end,
  * consists of such steps if its length is a multiple of the first step's, and long.
@@ -183,17 +203,19 @@ static void end_rounds(struct turns *t)
 static void end_by_count(struct turns *t)
 {
 	size_t first = 0, from;
+	int always;
 
 	while (first < t->count && !t->list[first].ends)
 		first++;
 	from = first + 1;
+	always = shows_always(t, from);
 	for (size_t i = from, upto; i < t->count; i = upto + 1) {
 		size_t each = first + 1, length;
 
 		for (upto = i; upto < t->count && !t->list[upto].ends; upto++)
 			;
 		length = upto - i + (upto < t->count);
-		if (upto < t->count && (length < 3 * each || length % each))
+		if (upto < t->count ? length < 3 * each || length % each : always)
 			continue;
 		for (size_t k = i + each - 1; k < upto; k += each)
 			t->list[k].ends = 1;

@@ -81,6 +81,7 @@ void metrics_find_inference(const struct metrics_pass *p, struct device_pass *d,
 	m->kv_request = r->cache;
 	m->kv_kept = r->cache_kept;
 	m->kv_caches_kept = r->caches_kept;
+	m->inference_calls = r->calls;
 	if (f && is_of_cache(p, f->stack))
 		add(&m->kv_cache, f->requested);
 	m->kv_tokens_left = f ? 0 : room_for(m, m->kv_token);

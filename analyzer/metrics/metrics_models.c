@@ -103,11 +103,26 @@ static int drops_nothing(const struct metrics_pass *p, const struct device_pass 
 	return may_drop;
 }
 
+/* Buffers of one size: as masks or tables that each layer has for itself. */
+static void find_buffers(struct metrics *m, const struct snapshot *live)
+{
+	for (size_t i = 0; i < live->count; i++) {
+		const struct block_group *g = &live->groups[i];
+
+		if (g->category != CATEGORY_BUFFERS || g->smallest != g->largest ||
+		    g->bytes <= m->buffers)
+			continue;
+		m->buffers = g->bytes;
+		m->buffer_blocks = (int64_t)g->blocks;
+	}
+}
+
 void metrics_find_models(const struct metrics_pass *p, const struct device_pass *d,
 			 const struct snapshot *live)
 {
 	d->m->first_caller = d->pending.count + d->trained.count == 1;
 	d->m->evaluation_mode = !d->norms_trained && (d->norms_evaluated || drops_nothing(p, d));
+	find_buffers(d->m, live);
 	d->m->roots = metrics_count_roots(p, live);
 	d->m->moved_models = count_moved(p->tables, live);
 	d->m->loss_network = loss_network(p, live);

@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define MIN_PASSES 4 /* forward passes with which a later one is compared in the second step */
+
 struct moment_pass {
 	const struct metrics_pass *p;
 	struct device_pass *d;
@@ -249,7 +251,8 @@ static void record_size_ratio(const struct moment_pass *s)
 		held[expert] = bytes_add(held[expert], l->held);
 		held_before[expert] = bytes_add(held_before[expert], l->held_before);
 	}
-	if (d->step < 2)
+	/* Of few passes, the next one may be larger by chance. */
+	if (d->step < 2 && (d->step < 1 || d->run < MIN_PASSES))
 		return;
 	/* Larger blocks; or more blocks, as recurrent layers allocate for longer sequences. */
 	d->m->size_ratio = larger_of(percent(now[0], before[0]), percent(held[0], held_before[0]));

@@ -70,7 +70,7 @@ CAUSES = {
     "copies of gradients": ("GRADIENT_COPIES", "GRAD_NORM_TEMP", "GRADIENT_SETS"),  # a buffer of all gradients beside them
     "weights saved aside": ("SECOND_MODEL", "CKPT_SAVE_SPIKE", "GRADIENT_COPIES", "EVAL_TENSORS"),  # a clone of all weights while others are evaluated
     "states of replaced parameters": ("SECOND_OPTIMIZER", "SECOND_MODEL", "EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED"),  # an optimizer keeps parameters that are no more
-    "buffers of every layer": ("DATA_ON_GPU", "HUGE_TENSORS", "STATIC_OVER_BUDGET", "DATA_IN_SETUP"),  # one for all layers would do
+    "buffers of every layer": ("BUFFERS_LARGE", "DATA_ON_GPU", "HUGE_TENSORS", "STATIC_OVER_BUDGET", "DATA_IN_SETUP"),  # one for all layers would do
     "inputs of an evaluation": ("EVAL_TENSORS", "EVAL_ACCUMULATION", "HUGE_TENSORS", "DATA_ON_GPU", "EVAL_BATCH_LARGE"),  # all inputs before the first is used
     "room for a rollout": ("DATA_ON_GPU", "DATA_IN_SETUP", "HUGE_TENSORS"),  # it belongs on the host, as bytes
     "loop that is not cut": ("ACT_PEAK", "LOSSES_SUMMED", "GRAPH_KEPT", "EARLIER_CALL"),  # a backward pass for each chunk, from a state without a graph

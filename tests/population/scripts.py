@@ -30,8 +30,9 @@ from draw import ENOUGH, LARGE, ended_report, first_of, place_of_death  # noqa: 
 from harness import GiB, JOBS, PRELOAD, SIM, environment, python, torchrun  # noqa: E402
 
 DIED = os.path.join(JOBS, "died")
-# Rules that say what others do of a job that died before its first backward pass: right where one of those is.
-SAYS_THE_SAME = {"EVAL_MODE_GRAPH": {"INFERENCE_GRAPH", "EARLIER_CALL", "REFERENCE_GRAPH", "GRAPH_UNUSED"},
+# Rules that came after the truths were written, and the ones whose remedies they have: right where one of those is.
+SAYS_THE_SAME = {"BUFFERS_LARGE": {"DATA_IN_SETUP"},
+                 "EVAL_MODE_GRAPH": {"INFERENCE_GRAPH", "EARLIER_CALL", "REFERENCE_GRAPH", "GRAPH_UNUSED"},
                  "FIRST_MODEL_GRAPH": {"EARLIER_CALL", "REFERENCE_GRAPH"},
                  "LOSS_NETWORK_GRAPH": {"EARLIER_CALL", "REFERENCE_GRAPH"}}
 LIMIT = 600  # seconds for a run

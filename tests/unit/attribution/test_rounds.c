@@ -59,6 +59,20 @@ static void turns_in_place_are_counted(void **state)
 			      "3forward 3backward 3forward 3backward");
 }
 
+/* The optimizer shows in each of four steps: six turns without it, as an adaptation makes, are of
+ * one step. */
+static void turns_without_an_optimizer_that_always_shows_are_one_step(void **state)
+{
+	struct fixture *f = *state;
+	struct part first = part(f, 10), second = part(f, 20);
+
+	for (unsigned i = 0; i < 4; i++)
+		turn(f, &first, 1);
+	for (unsigned i = 0; i < 6; i++)
+		turn(f, &second, 0);
+	assert_int_equal(run(f)->now.step, 5);
+}
+
 /* First one network is trained for two steps, then another: each turn is a step. */
 static void long_runs_are_no_turns(void **state)
 {
@@ -255,6 +269,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		CASE(optimizers_take_turns),
 		CASE(turns_in_place_are_counted),
+		CASE(turns_without_an_optimizer_that_always_shows_are_one_step),
 		CASE(long_runs_are_no_turns),
 		CASE(two_backward_passes_of_one_forward_pass),
 		CASE(closures_of_any_name),

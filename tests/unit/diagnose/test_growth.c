@@ -71,9 +71,11 @@ static void caches_of_other_requests_come_before_this_one(void **state)
 	m.kv_cache = GIB;
 	m.kv_kept = 900 * MIB;
 	m.tags = TAGGED(KV_GROWS);
-	m.kv_caches_kept = 1;
-	assert_cause(&m, "KV_CACHE_OF_PROMPTS");
 	m.kv_caches_kept = 19;
+	/* They may be layers of the first call. */
+	m.inference_calls = 1;
+	assert_cause(&m, "KV_CACHE_OF_PROMPTS");
+	m.inference_calls = 40;
 	assert_cause(&m, "KV_CACHES_KEPT");
 }
 
@@ -170,6 +172,77 @@ static void gradients_that_will_not_fit_are_told(void **state)
 	assert_cause(&m, "STATIC_OVER_BUDGET");
 }
 
+/* The first step of an optimizer asks for a temporary of 100 MiB beside states of 400. */
+static void states_of_the_first_step_come_before_its_temporaries(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.in_backward = m.activations = 0;
+	m.in_optimizer = m.step = m.steps = 1;
+	m.optimizer_states = 400 * MIB;
+	m.requested = 100 * MIB;
+	m.short_by = 20 * MIB;
+	m.optimizer_temporaries = 150 * MIB;
+	assert_cause(&m, "OPT_FOREACH_TEMP");
+	m.optimizer_temporaries = 120 * MIB;
+	assert_cause(&m, "OPT_FIRST_STEP_JUMP");
+}
+
+/* An evaluation of two calls: a line of its layers has fourteen blocks, and many lines have some.
+ */
+static void layers_of_each_call_are_a_graph(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.in_backward = 0;
+	m.in_forward = m.in_evaluation = 1;
+	m.step = m.steps = 8;
+	m.activations = 1900 * MIB;
+	m.run_live = 2000 * MIB;
+	m.run_born = 4200 * MIB;
+	m.run_new = m.run_model = 98;
+	m.run_blocks = 33;
+	m.run_calls = 2;
+	m.run_repeats = 14;
+	m.run_repeat_bytes = 840 * MIB;
+	m.run_kept_stacks = 3;
+	m.run_layer_stacks = 4;
+	assert_cause(&m, "EVAL_GRAPH_KEPT");
+	/* As many calls have a result each. */
+	m.run_calls = 14;
+	assert_cause(&m, "EVAL_ACCUMULATION");
+}
+
+/* A sixteen-fold slide in the second step, behind passes of four others. */
+static void a_large_batch_of_the_second_step_is_an_outlier(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.in_backward = 0;
+	m.in_forward = 1;
+	m.size_growth = 900 * MIB;
+	m.size_ratio = 150;
+	assert_cause(&m, "ACT_PEAK");
+	m.size_ratio = 400;
+	assert_cause(&m, "BATCH_OUTLIER");
+}
+
+/* Ten masks of 64 MiB, which could be one. */
+static void masks_of_each_layer_are_told(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.in_backward = m.activations = 0;
+	m.in_forward = 1;
+	m.buffers = 640 * MIB;
+	m.buffer_blocks = 10;
+	assert_int_equal(assert_cause(&m, "BUFFERS_LARGE"), 576 * MIB);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -182,6 +255,10 @@ int main(void)
 		cmocka_unit_test(the_first_optimizer_step_comes_before_nccl),
 		cmocka_unit_test(a_computation_is_no_data),
 		cmocka_unit_test(gradients_that_will_not_fit_are_told),
+		cmocka_unit_test(states_of_the_first_step_come_before_its_temporaries),
+		cmocka_unit_test(layers_of_each_call_are_a_graph),
+		cmocka_unit_test(a_large_batch_of_the_second_step_is_an_outlier),
+		cmocka_unit_test(masks_of_each_layer_are_told),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -145,11 +145,31 @@ static void a_model_that_drops_nothing_is_in_evaluation_mode(void **state)
 	levels[NORM].blocks = levels[DROP].blocks = 0;
 }
 
+static void buffers_of_one_size_are_told(void **state)
+{
+	struct block_group groups[] = { { .category = CATEGORY_BUFFERS,
+					  .blocks = 10,
+					  .bytes = 640 * MIB,
+					  .smallest = 64 * MIB,
+					  .largest = 64 * MIB },
+					{ .category = CATEGORY_BUFFERS,
+					  .blocks = 9,
+					  .bytes = 900 * MIB,
+					  .smallest = MIB,
+					  .largest = 300 * MIB } };
+	struct metrics m = found(groups, 2, 1);
+
+	(void)state;
+	assert_int_equal(m.buffers, 640 * MIB);
+	assert_int_equal(m.buffer_blocks, 10);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(models_have_lines_of_their_own),
 		cmocka_unit_test(a_network_in_the_loss_is_beside_the_model),
+		cmocka_unit_test(buffers_of_one_size_are_told),
 		cmocka_unit_test(a_batch_norm_without_statistics_is_in_evaluation_mode),
 		cmocka_unit_test(a_model_that_drops_nothing_is_in_evaluation_mode),
 	};
