@@ -172,23 +172,6 @@ static void gradients_that_will_not_fit_are_told(void **state)
 	assert_cause(&m, "STATIC_OVER_BUDGET");
 }
 
-/* The first step of an optimizer asks for a temporary of 100 MiB beside states of 400. */
-static void states_of_the_first_step_come_before_its_temporaries(void **state)
-{
-	struct metrics m = failure();
-
-	(void)state;
-	m.in_backward = m.activations = 0;
-	m.in_optimizer = m.step = m.steps = 1;
-	m.optimizer_states = 400 * MIB;
-	m.requested = 100 * MIB;
-	m.short_by = 20 * MIB;
-	m.optimizer_temporaries = 150 * MIB;
-	assert_cause(&m, "OPT_FOREACH_TEMP");
-	m.optimizer_temporaries = 120 * MIB;
-	assert_cause(&m, "OPT_FIRST_STEP_JUMP");
-}
-
 /* An evaluation of two calls: a line of its layers has fourteen blocks, and many lines have some.
  */
 static void layers_of_each_call_are_a_graph(void **state)
@@ -255,7 +238,6 @@ int main(void)
 		cmocka_unit_test(the_first_optimizer_step_comes_before_nccl),
 		cmocka_unit_test(a_computation_is_no_data),
 		cmocka_unit_test(gradients_that_will_not_fit_are_told),
-		cmocka_unit_test(states_of_the_first_step_come_before_its_temporaries),
 		cmocka_unit_test(layers_of_each_call_are_a_graph),
 		cmocka_unit_test(a_large_batch_of_the_second_step_is_an_outlier),
 		cmocka_unit_test(masks_of_each_layer_are_told),
