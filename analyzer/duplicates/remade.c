@@ -3,7 +3,7 @@
 #include "attribution/attribution.h"
 #include "util/size_counts.h"
 
-#define MIN_REMADE 8 /* parameters: fewer may have the sizes of others by chance */
+#define MIN_REMADE 5 /* parameters: fewer may have the sizes of others by chance */
 
 static int is_module(const struct lifetime *l, const struct tables *t)
 {
