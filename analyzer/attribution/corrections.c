@@ -5,9 +5,8 @@
 
 #include <stdlib.h>
 
-#define MAX_SETS 64     /* of gradients of one model */
-#define READ_STATES 2   /* Adam's, of each parameter */
-#define MANY_SMALL 1000 /* blocks of one size that have no stack, and ten times all others */
+#define MAX_SETS 64   /* of gradients of one model */
+#define READ_STATES 2 /* Adam's, of each parameter */
 
 /* The sizes of the blocks of some categories. */
 static struct size_counts sizes_of(const struct lifetimes *l, unsigned categories)
@@ -319,7 +318,7 @@ static void find_small_data(const struct block_context *c, struct lifetimes *l)
 		all += p->count;
 		most = !most || p->count > most->count ? p : most;
 	}
-	if (most && most->count >= MANY_SMALL && all - most->count <= most->count / 10 &&
+	if (most && most->count >= MANY_SAMPLES && all - most->count <= most->count / 10 &&
 	    !count_alike(&trained, most->size))
 		for (size_t i = 0; i < l->count; i++)
 			if (l->list[i].category == CATEGORY_PARAMETERS &&

@@ -178,10 +178,10 @@ static void end_rounds(struct turns *t)
 	free(r.of);
 }
 
-/* Does the optimizer show in each step? Turns behind the last one where it does are of no step of
- * their own then, if they are more than a step has: an adaptation, an attack, a trial. Ends the
- * last turn with an optimizer. */
-static int shows_always(struct turns *t, size_t each)
+/* The last turn after which the optimizer shows, if it does so in nearly each step up to that, and
+ * more turns than a step has come behind it: an adaptation, an attack, a trial, which are no steps.
+ * Else the number of turns. */
+static size_t last_shown(const struct turns *t, size_t each)
 {
 	size_t shown = 0, last = 0;
 
@@ -190,10 +190,9 @@ static int shows_always(struct turns *t, size_t each)
 			shown++;
 			last = i;
 		}
-	if (shown < SHOWS_ALWAYS || t->count - last <= each)
-		return 0;
-	t->list[last].ends = 1;
-	return 1;
+	if (shown < SHOWS_ALWAYS || shown < last / each / 4 * 3 || t->count - 1 - last <= each)
+		return t->count;
+	return last;
 }
 
 /*
@@ -202,20 +201,21 @@ static int shows_always(struct turns *t, size_t each)
  */
 static void end_by_count(struct turns *t)
 {
-	size_t first = 0, from;
-	int always;
+	size_t first = 0, from, last;
 
 	while (first < t->count && !t->list[first].ends)
 		first++;
 	from = first + 1;
-	always = shows_always(t, from);
+	last = last_shown(t, from);
+	if (last < t->count)
+		t->list[last].ends = 1;
 	for (size_t i = from, upto; i < t->count; i = upto + 1) {
 		size_t each = first + 1, length;
 
 		for (upto = i; upto < t->count && !t->list[upto].ends; upto++)
 			;
 		length = upto - i + (upto < t->count);
-		if (upto < t->count ? length < 3 * each || length % each : always)
+		if (upto < t->count ? length < 3 * each || length % each : last < t->count)
 			continue;
 		for (size_t k = i + each - 1; k < upto; k += each)
 			t->list[k].ends = 1;

@@ -33,8 +33,10 @@ enum rule_confidence { CONFIDENCE_HIGH, CONFIDENCE_MEDIUM, CONFIDENCE_LOW };
 		: AT_LEAST_IF(m->loss_is_own || m->moment_need < m->whole_pass / 10 * 8, n)
 #define BY_WHOLE_STEPS_SO_FAR(n) m->whole_measured ? SO_FAR(n) : AT_FAILURE(n)
 #define BEYOND_STEPS(n) beyond_steps(m, n)
-#define ENOUGH_MEASURED 8 /* times that a rule was the first finding: all right is nine of ten */
-#define MAX_RESULTS 3     /* of one call of the model: logits, a loss, features */
+#define ENOUGH_MEASURED                                                                     \
+	18            /* times that a rule was the first finding: all right is 19 of twenty \
+		       */
+#define MAX_RESULTS 3 /* of one call of the model: logits, a loss, features */
 
 struct saved {
 	bytes n;

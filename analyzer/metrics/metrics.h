@@ -27,7 +27,7 @@ struct metrics {
 	/* Stacks for evidence: of the leak, of the blocks that repeat, of the request, or of most
 	 * of the bytes of the metric of that name; MT_NO_STACK unknown. */
 	uint32_t leak_stack, left_stack, repeat_stack, request_stack, evaluated_stack, huge_stack;
-	uint32_t data_stack;
+	uint32_t data_stack, growing_stack;
 	uint32_t setup_stack, hooked_stack;
 	uint32_t pinned_stack; /* that pins the most host memory; MT_NO_STACK unknown */
 	uint16_t leak_thread;

@@ -3,6 +3,7 @@
 #include "metrics/metrics_head.h"
 
 #define MOST_MODELS 16
+#define MIN_LAYERS 3   /* that have run: dropout comes behind the first lines of a layer */
 #define MODEL_BLOCKS 4 /* parameters of a model, at least: fewer may be a head's */
 
 /* The parameters that one line has moved to the device. */
@@ -55,7 +56,7 @@ static int64_t count_moved(const struct tables *t, const struct snapshot *live)
 	return whole;
 }
 
-/* What modules with layers keep in a module of a loss; 0 if no other module keeps anything. */
+/* What a module of a loss with convolutions keeps; 0 if no other module keeps anything. */
 static bytes loss_network(const struct metrics_pass *p, const struct snapshot *live)
 {
 	bytes in_loss = 0, others = 0;
@@ -68,8 +69,7 @@ static bytes loss_network(const struct metrics_pass *p, const struct snapshot *l
 		if (g->category != CATEGORY_ACTIVATIONS || !(tags & TAGGED(MODEL)) ||
 		    tags & TAGGED(LOSS))
 			continue;
-		has_layers |=
-			tags & TAGGED(LOSS_NETWORK) && tags & (TAGGED(LINEAR) | TAGGED(LAYER));
+		has_layers |= tags & TAGGED(LOSS_NETWORK) && tags & TAGGED(LAYER);
 		add(tags & TAGGED(LOSS_NETWORK) ? &in_loss : &others, g->bytes);
 	}
 	return has_layers && others ? in_loss : 0;
@@ -88,19 +88,34 @@ void metrics_note_mode(struct device_pass *d, bytes size, uint64_t tags)
 	d->after_norm = size >= METRICS_MIN_BLOCK && tags & TAGGED(BATCH_NORM);
 }
 
-/* A model in evaluation mode drops nothing. */
-static int drops_nothing(const struct metrics_pass *p, const struct device_pass *d)
+/* Live blocks of a model that drops outputs in training, by a line that several layers run: the
+ * first of them are through. */
+static int is_behind_a_layer(const struct block_group *g, uint64_t tags)
 {
-	int may_drop = 0;
+	return tags & TAGGED(DROPS) && g->blocks >= MIN_LAYERS;
+}
 
-	for (uint32_t i = 1; i < p->tables->stack_count; i++) {
-		uint64_t tags = d->stacks[i].blocks ? p->tags[i] : 0;
+/*
+ * Is what keeps activations in evaluation mode? Then its batch norms compute no statistics, and it
+ * drops nothing at random.
+ */
+static int evaluates(const struct metrics_pass *p, const struct device_pass *d,
+		     const struct snapshot *live)
+{
+	int has_norm = 0, may_drop = 0;
 
-		if (tags & TAGGED(DROPOUT))
-			return 0;
-		may_drop |= (tags & TAGGED(DROPS)) != 0;
+	for (size_t i = 0; i < live->count; i++) {
+		const struct block_group *g = &live->groups[i];
+		uint64_t tags = g->stack < p->tables->stack_count ? p->tags[g->stack] : 0;
+
+		if (g->category != CATEGORY_ACTIVATIONS)
+			continue;
+		has_norm |= (tags & TAGGED(BATCH_NORM)) != 0;
+		may_drop |= is_behind_a_layer(g, tags);
 	}
-	return may_drop;
+	for (uint32_t i = 1; i < p->tables->stack_count && may_drop; i++)
+		may_drop = !(d->stacks[i].blocks && p->tags[i] & TAGGED(DROPOUT));
+	return !d->norms_trained && ((has_norm && d->norms_evaluated) || may_drop);
 }
 
 /* Buffers of one size: as masks or tables that each layer has for itself. */
@@ -120,8 +135,8 @@ static void find_buffers(struct metrics *m, const struct snapshot *live)
 void metrics_find_models(const struct metrics_pass *p, const struct device_pass *d,
 			 const struct snapshot *live)
 {
-	d->m->first_caller = d->pending.count + d->trained.count == 1;
-	d->m->evaluation_mode = !d->norms_trained && (d->norms_evaluated || drops_nothing(p, d));
+	d->m->first_caller = !d->evaluated && d->pending.count + d->trained.count == 1;
+	d->m->evaluation_mode = evaluates(p, d, live);
 	find_buffers(d->m, live);
 	d->m->roots = metrics_count_roots(p, live);
 	d->m->moved_models = count_moved(p->tables, live);

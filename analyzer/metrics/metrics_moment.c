@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MIN_PASSES 4 /* forward passes with which a later one is compared in the second step */
+#define MIN_PASSES 3 /* forward passes with which a later one is compared in the second step */
 
 struct moment_pass {
 	const struct metrics_pass *p;
@@ -252,7 +252,7 @@ static void record_size_ratio(const struct moment_pass *s)
 		held_before[expert] = bytes_add(held_before[expert], l->held_before);
 	}
 	/* Of few passes, the next one may be larger by chance. */
-	if (d->step < 2 && (d->step < 1 || d->run < MIN_PASSES))
+	if (d->step < 2 && (d->step < 1 || d->step_run < MIN_PASSES))
 		return;
 	/* Larger blocks; or more blocks, as recurrent layers allocate for longer sequences. */
 	d->m->size_ratio = larger_of(percent(now[0], before[0]), percent(held[0], held_before[0]));
@@ -447,12 +447,11 @@ static void finish(struct moment_pass *s)
 		m->batch_inputs = 0;
 	}
 	m->activation_percent = percent(m->activations, m->allocated);
+	fixed = bytes_add(m->gradients, m->request_is_gradient ? m->requested : 0);
 	/* The first backward pass has not made all gradients yet. */
-	fixed = m->in_backward && m->step < 2 && m->gradients >= m->parameters / 4
-			? larger_of(m->gradients, m->parameters)
-			: m->gradients;
+	if (m->in_backward && m->step < 2 && fixed >= m->parameters / 4)
+		fixed = larger_of(fixed, m->parameters);
 	fixed = bytes_add(bytes_add(m->parameters, fixed), m->optimizer_states);
-	fixed = bytes_add(fixed, m->request_is_gradient ? m->requested : 0);
 	m->static_percent = percent(fixed, larger_of(m->device_total - m->outside, 0));
 	/* Leaked blocks are not of this step. */
 	m->activations = m->activations > m->leak_bytes ? m->activations - m->leak_bytes : 0;

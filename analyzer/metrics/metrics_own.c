@@ -1,10 +1,11 @@
 #include "metrics/metrics_own.h"
 
+#include "attribution/corrections.h"
+
 #include <stdlib.h>
 
-#define MANY_SAMPLES 1000 /* small blocks: fewer may be numbers that a loop keeps */
-#define MANY_INPUTS 8     /* tensors of one line: fewer may be the inputs of a step */
-#define MIN_BATCHES 4     /* of a rollout: fewer blocks of a line may be a step's own */
+#define MANY_INPUTS 8 /* tensors of one line: fewer may be the inputs of a step */
+#define MIN_BATCHES 4 /* of a rollout: fewer blocks of a line may be a step's own */
 
 /* Did the job's own code allocate the stack's blocks while it evaluates or generates? What a loss
  * needs is freed with the loss. */

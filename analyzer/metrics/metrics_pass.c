@@ -63,6 +63,7 @@ static void enter_span(const struct metrics_pass *p, struct device_pass *d, cons
 	int is_loss = (tables_stack_flags(p->tables, s->stack) & STACK_LOSS) != 0;
 
 	d->phase = (enum phase)s->phase;
+	d->evaluated |= s->activity == ACTIVITY_EVALUATION;
 	d->called |= s->activity == ACTIVITY_MODEL || s->activity == ACTIVITY_EVALUATION;
 	if (s->activity == ACTIVITY_MODEL) {
 		if (!d->pending.count ||
@@ -103,6 +104,7 @@ static void enter_spans(const struct metrics_pass *p, struct device_pass *d, uin
 		note_top(d);
 	end_step(d);
 	d->step = step;
+	d->step_run = d->run;
 }
 
 /* Updates step, phase and run for an event of the tensor layer. */

@@ -122,7 +122,9 @@ struct device_pass {
 	enum phase phase;
 	int is_past_forward; /* the phase is that of the backward pass or of the optimizer */
 	int backward_seen, run_is_open;
-	int called; /* a model was called, in training or not */
+	int called;        /* a model was called, in training or not */
+	int evaluated;     /* a model was called, and not in training */
+	uint32_t step_run; /* the run with which the step began */
 	/* On the stacks of the latest calls of the model from one line, and of those that a
 	 * backward pass followed. */
 	struct evaluation_names pending_names, trained_names;

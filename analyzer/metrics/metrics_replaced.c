@@ -135,6 +135,7 @@ void metrics_find_growing(const struct metrics_pass *p, const struct device_pass
 		m->growing_times = l->rises > l->block_rises ? l->rises : l->block_rises;
 		m->growing_gathers = (p->tags[i] & TAGGED(GATHERS)) != 0;
 		m->growing_first = l->grown_first;
+		m->growing_stack = i;
 		m->growing_last = last;
 	}
 }
@@ -145,4 +146,5 @@ void metrics_find_grown_results(struct metrics *m)
 		return;
 	m->run_repeats = m->growing_times + 1;
 	m->run_repeat_bytes = m->growing;
+	m->repeat_stack = m->growing_stack;
 }

@@ -35,6 +35,7 @@ SAYS_THE_SAME = {"BUFFERS_LARGE": {"DATA_IN_SETUP"},
                  "EVAL_MODE_GRAPH": {"INFERENCE_GRAPH", "EARLIER_CALL", "REFERENCE_GRAPH", "GRAPH_UNUSED"},
                  "FIRST_MODEL_GRAPH": {"EARLIER_CALL", "REFERENCE_GRAPH"},
                  "LOSS_NETWORK_GRAPH": {"EARLIER_CALL", "REFERENCE_GRAPH"}}
+SETS = "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth"  # in the order in which they were written
 LIMIT = 600  # seconds for a run
 # Runs scripts as __main__, each in a forked child, and leaves what each needed, by PyTorch's own counters. A process of its own has one script only,
 # as torchrun starts it. What is recorded does not go through it.
@@ -214,7 +215,7 @@ def written(path, rows, truth):
             counts[name].update([row["outcome"], *words])
     columns = "right", "wrong", "high", "helps", "unnamed"
     lines = ["| set | scripts | right | wrong | of these, high confidence | of these, a remedy that helps | unnamed |", "|---|---|---|---|---|---|---|"]
-    for name in [*sorted(k for k in counts if k != "all"), "all"]:
+    for name in [*(n for n in SETS if n in counts), "all"]:
         n = counts[name]
         lines.append("| %s | %d | %s |" % (name, n["right"] + n["wrong"] + n["unnamed"], " | ".join(str(n[c]) for c in columns)))
     with open(path) as f:

@@ -110,12 +110,16 @@ static void a_network_in_the_loss_is_beside_the_model(void **state)
 /* batch_norm() made 4 MiB, and then a block of this size. */
 static int is_evaluated(bytes then, uint64_t its_tags)
 {
-	const struct tables t = { .stack_count = STACKS };
-	const struct snapshot live = { 0 };
+	const struct tables t = { .stack_count = STACKS, .stacks = stacks, .stack_info = info };
+	struct block_group group = {
+		.stack = NORM, .category = CATEGORY_ACTIVATIONS, .blocks = 1, .bytes = 4 * MIB
+	};
+	const struct snapshot live = { .groups = &group, .count = 1 };
 	struct metrics_pass p = { .tables = &t, .tags = tags };
 	struct metrics m = { 0 };
 	struct device_pass d = { .m = &m, .stacks = levels };
 
+	tags[NORM] = TAGGED(MODEL) | TAGGED(BATCH_NORM);
 	metrics_note_mode(&d, 4 * MIB, TAGGED(BATCH_NORM));
 	metrics_note_mode(&d, then, its_tags);
 	metrics_note_mode(&d, MIB, TAGGED(MODEL));
@@ -134,14 +138,20 @@ static void a_batch_norm_without_statistics_is_in_evaluation_mode(void **state)
 
 static void a_model_that_drops_nothing_is_in_evaluation_mode(void **state)
 {
+	struct block_group group = kept(NORM, 3 * MIB);
+
 	(void)state;
 	tags[NORM] = TAGGED(MODEL) | TAGGED(DROPS);
 	tags[DROP] = TAGGED(MODEL) | TAGGED(DROPS) | TAGGED(DROPOUT);
-	assert_false(found(NULL, 0, 1).evaluation_mode);
+	/* Another model, which keeps nothing, ran in evaluation mode. */
 	levels[NORM].blocks = 3;
-	assert_true(found(NULL, 0, 1).evaluation_mode);
-	levels[DROP].blocks = 1;
 	assert_false(found(NULL, 0, 1).evaluation_mode);
+	/* Its first layer may not have got to its dropout. */
+	assert_false(found(&group, 1, 1).evaluation_mode);
+	group.blocks = 3;
+	assert_true(found(&group, 1, 1).evaluation_mode);
+	levels[DROP].blocks = 1;
+	assert_false(found(&group, 1, 1).evaluation_mode);
 	levels[NORM].blocks = levels[DROP].blocks = 0;
 }
 
