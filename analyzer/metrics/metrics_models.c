@@ -89,10 +89,10 @@ void metrics_note_mode(struct device_pass *d, bytes size, uint64_t tags)
 }
 
 /* Live blocks of a model that drops outputs in training, by a line that several layers run: the
- * first of them are through. */
+ * first of them are through. Compiled code drops without a line of its own. */
 static int is_behind_a_layer(const struct block_group *g, uint64_t tags)
 {
-	return tags & TAGGED(DROPS) && g->blocks >= MIN_LAYERS;
+	return tags & TAGGED(DROPS) && !(tags & TAGGED(COMPILED)) && g->blocks >= MIN_LAYERS;
 }
 
 /*

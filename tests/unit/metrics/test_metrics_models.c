@@ -150,6 +150,9 @@ static void a_model_that_drops_nothing_is_in_evaluation_mode(void **state)
 	assert_false(found(&group, 1, 1).evaluation_mode);
 	group.blocks = 3;
 	assert_true(found(&group, 1, 1).evaluation_mode);
+	tags[NORM] |= TAGGED(COMPILED);
+	assert_false(found(&group, 1, 1).evaluation_mode);
+	tags[NORM] &= ~TAGGED(COMPILED);
 	levels[DROP].blocks = 1;
 	assert_false(found(&group, 1, 1).evaluation_mode);
 	levels[NORM].blocks = levels[DROP].blocks = 0;
