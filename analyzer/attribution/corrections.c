@@ -8,6 +8,11 @@
 #define MAX_SETS 64   /* of gradients of one model */
 #define READ_STATES 2 /* Adam's, of each parameter */
 
+static int has_no_stack(const struct block_context *c, const struct lifetime *l)
+{
+	return !(tables_stack_flags(c->in.tables, l->alloc.stack) & STACK_FRAMES);
+}
+
 /* The sizes of the blocks of some categories. */
 static struct size_counts sizes_of(const struct lifetimes *l, unsigned categories)
 {
@@ -121,7 +126,7 @@ static int is_read(const struct block_context *c, const struct lifetime *l)
 	const struct span *s = spans_at(c->in.spans, l->alloc.time_ns);
 	uint32_t stack = l->alloc.stack;
 
-	if (!(tables_stack_flags(c->in.tables, stack) & STACK_FRAMES) && s)
+	if (has_no_stack(c, l) && s)
 		stack = s->stack;
 	return l->category == CATEGORY_PARAMETERS &&
 	       tables_stack_info(c->in.tables, stack)->tags & TAGGED(LOAD);
@@ -295,11 +300,6 @@ static void find_kept_data(const struct block_context *c, struct lifetimes *l)
 			l->list[i].category = CATEGORY_OTHER;
 	}
 	size_counts_release(&trained);
-}
-
-static int has_no_stack(const struct block_context *c, const struct lifetime *l)
-{
-	return !(tables_stack_flags(c->in.tables, l->alloc.stack) & STACK_FRAMES);
 }
 
 /* Small blocks have no stack, and count as parameters if the model was not called yet. So many of

@@ -201,16 +201,15 @@ static size_t last_shown(const struct turns *t, size_t each)
  */
 static void end_by_count(struct turns *t)
 {
-	size_t first = 0, from, last;
+	size_t each = 1, last; /* each: the turns of the first step */
 
-	while (first < t->count && !t->list[first].ends)
-		first++;
-	from = first + 1;
-	last = last_shown(t, from);
+	while (each <= t->count && !t->list[each - 1].ends)
+		each++;
+	last = last_shown(t, each);
 	if (last < t->count)
 		t->list[last].ends = 1;
-	for (size_t i = from, upto; i < t->count; i = upto + 1) {
-		size_t each = first + 1, length;
+	for (size_t i = each, upto; i < t->count; i = upto + 1) {
+		size_t length;
 
 		for (upto = i; upto < t->count && !t->list[upto].ends; upto++)
 			;

@@ -33,10 +33,8 @@ enum rule_confidence { CONFIDENCE_HIGH, CONFIDENCE_MEDIUM, CONFIDENCE_LOW };
 		: AT_LEAST_IF(m->loss_is_own || m->moment_need < m->whole_pass / 10 * 8, n)
 #define BY_WHOLE_STEPS_SO_FAR(n) m->whole_measured ? SO_FAR(n) : AT_FAILURE(n)
 #define BEYOND_STEPS(n) beyond_steps(m, n)
-#define ENOUGH_MEASURED                                                                     \
-	18            /* times that a rule was the first finding: all right is 19 of twenty \
-		       */
-#define MAX_RESULTS 3 /* of one call of the model: logits, a loss, features */
+#define ENOUGH_MEASURED 18 /* first findings of a rule: all right is 19 of twenty */
+#define MAX_RESULTS 3      /* of one call of the model: logits, a loss, features */
 
 struct saved {
 	bytes n;
@@ -199,7 +197,7 @@ static const struct measured *measured_of(enum rule rule)
 
 /*
  * The share of right answers that is expected of a rule, by Laplace's rule of succession: 19
- * of twenty is high, twelve of twenty is medium. With few measurements, what rules.def says stands,
+ * of twenty is high, twelve are medium. With few measurements, what rules.def says stands,
  * unless one of them was wrong.
  */
 static enum rule_confidence measured_confidence(enum rule rule)

@@ -27,11 +27,6 @@ static size_t site_count(const struct failure *f, const struct snapshot *live)
 	return live->count + (f != NULL);
 }
 
-static uint64_t tags_of(const struct metrics_pass *p, uint32_t stack)
-{
-	return stack < p->tables->stack_count ? p->tags[stack] : 0;
-}
-
 /* Is a frame not PyTorch's own? */
 static int is_of_job(const struct tables *t, const struct stack *s, uint32_t frames)
 {
@@ -73,7 +68,7 @@ static bytes largest_linear(const struct metrics_pass *p, const struct failure *
 	for (size_t i = 0; i < site_count(f, live); i++) {
 		struct site site = site_at(f, live, i);
 
-		if (tags_of(p, site.stack) & TAGGED(LINEAR) &&
+		if (tags_at(p, site.stack) & TAGGED(LINEAR) &&
 		    in_same_call(p->tables, site.stack, scores, frames))
 			linear = larger_of(linear, site.size);
 	}
@@ -113,7 +108,7 @@ static int may_be_score(uint64_t tags, uint64_t kind)
 static uint32_t is_attention(const struct metrics_pass *p, const struct failure *f,
 			     const struct snapshot *live, const struct site *scores)
 {
-	uint64_t kind = tags_of(p, scores->stack) & (TAGGED(PROBABILITIES) | TAGGED(ATTENDS));
+	uint64_t kind = tags_at(p, scores->stack) & (TAGGED(PROBABILITIES) | TAGGED(ATTENDS));
 	uint64_t blocks = 0;
 	bytes linear = 0;
 	uint32_t frames = find_call(p, f, live, scores->stack, &linear);
@@ -121,7 +116,7 @@ static uint32_t is_attention(const struct metrics_pass *p, const struct failure 
 	for (size_t i = 0; frames && i < site_count(f, live); i++) {
 		struct site site = site_at(f, live, i);
 
-		if (may_be_score(tags_of(p, site.stack), kind) &&
+		if (may_be_score(tags_at(p, site.stack), kind) &&
 		    is_same_half_or_twice(site.size, scores->size) &&
 		    in_same_call(p->tables, site.stack, scores->stack, frames))
 			blocks += site.blocks;
@@ -135,7 +130,7 @@ static void tag_call(struct metrics_pass *p, const struct failure *f, const stru
 {
 	for (size_t i = 0; i < site_count(f, live); i++) {
 		struct site site = site_at(f, live, i);
-		uint64_t tags = tags_of(p, site.stack);
+		uint64_t tags = tags_at(p, site.stack);
 
 		if (tags &&
 		    (tags & TAGGED(LINEAR) || is_same_half_or_twice(site.size, scores->size)) &&
@@ -151,7 +146,7 @@ void metrics_tag_attention(struct metrics_pass *p, const struct failure *f,
 
 	for (size_t i = 0; i < site_count(f, live) && visited < MAX_SCORES; i++) {
 		struct site site = site_at(f, live, i);
-		uint64_t tags = tags_of(p, site.stack);
+		uint64_t tags = tags_at(p, site.stack);
 		uint32_t frames;
 
 		if (!(tags & (TAGGED(PROBABILITIES) | TAGGED(ATTENDS))) ||

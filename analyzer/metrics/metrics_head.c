@@ -79,9 +79,9 @@ static int is_of_model(const struct metrics_pass *p, const struct head_depths *d
 
 int metrics_is_head(const struct metrics_pass *p, const struct head_depths *d, uint32_t stack)
 {
-	return stack < p->tables->stack_count && p->tags[stack] & TAGGED(LINEAR) &&
-	       !(p->tags[stack] & TAGGED(ATTENTION)) && d->least < d->greatest &&
-	       depth_of(p->tables, stack) == d->least && is_of_model(p, d, stack);
+	return tags_at(p, stack) & TAGGED(LINEAR) && !(p->tags[stack] & TAGGED(ATTENTION)) &&
+	       d->least < d->greatest && depth_of(p->tables, stack) == d->least &&
+	       is_of_model(p, d, stack);
 }
 
 /* The largest of some linear layers' blocks, and the most blocks of one stack. */
@@ -97,7 +97,7 @@ static void note(const struct metrics_pass *p, const struct head_depths *d, uint
 {
 	struct linear_blocks *to = metrics_is_head(p, d, stack) ? head : other;
 
-	if (stack >= p->tables->stack_count || !(p->tags[stack] & TAGGED(LINEAR)))
+	if (!(tags_at(p, stack) & TAGGED(LINEAR)))
 		return;
 	to->largest = larger_of(to->largest, size);
 	to->most = blocks > to->most ? blocks : to->most;
@@ -128,9 +128,10 @@ unsigned metrics_count_roots(const struct metrics_pass *p, const struct snapshot
 
 	for (size_t i = 0; i < live->count; i++) {
 		const struct block_group *g = &live->groups[i];
+		uint64_t tags = tags_at(p, g->stack);
 
-		if (g->category == CATEGORY_ACTIVATIONS && g->stack < p->tables->stack_count &&
-		    p->tags[g->stack] & TAGGED(MODEL) && !(p->tags[g->stack] & TAGGED(LOSS)))
+		if (g->category == CATEGORY_ACTIVATIONS && tags & TAGGED(MODEL) &&
+		    !(tags & TAGGED(LOSS)))
 			add_root(&d, root_of(p->tables, g->stack));
 	}
 	while (n < MOST_ROOTS && d.roots[n])

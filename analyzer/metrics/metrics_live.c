@@ -106,8 +106,7 @@ static bytes largest_of_layers(const struct metrics_pass *p, const struct snapsh
 /* Did the model allocate a block that is no larger than the output of its largest layer? */
 static int is_in_proportion(const struct metrics_pass *p, uint32_t stack, bytes size, bytes layer)
 {
-	return stack < p->tables->stack_count && p->tags[stack] & TAGGED(MODEL) &&
-	       (size < layer || same_size(size, layer));
+	return tags_at(p, stack) & TAGGED(MODEL) && (size < layer || same_size(size, layer));
 }
 
 /*
@@ -250,7 +249,7 @@ static void find_unchecked(const struct metrics_pass *p, const struct device_pas
 	for (size_t i = 0; latest && latest < d->step + 1 && i < live->count; i++) {
 		const struct block_group *g = &live->groups[i];
 
-		if (g->stack < p->tables->stack_count && p->tags[g->stack] & TAGGED(MODEL) &&
+		if (tags_at(p, g->stack) & TAGGED(MODEL) &&
 		    is_new_stack(d, g->stack, p->tables->stack_count))
 			add(&d->m->unchecked, g->bytes);
 	}

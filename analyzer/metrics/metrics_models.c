@@ -64,7 +64,7 @@ static bytes loss_network(const struct metrics_pass *p, const struct snapshot *l
 
 	for (size_t i = 0; i < live->count; i++) {
 		const struct block_group *g = &live->groups[i];
-		uint64_t tags = g->stack < p->tables->stack_count ? p->tags[g->stack] : 0;
+		uint64_t tags = tags_at(p, g->stack);
 
 		if (g->category != CATEGORY_ACTIVATIONS || !(tags & TAGGED(MODEL)) ||
 		    tags & TAGGED(LOSS))
@@ -106,7 +106,7 @@ static int evaluates(const struct metrics_pass *p, const struct device_pass *d,
 
 	for (size_t i = 0; i < live->count; i++) {
 		const struct block_group *g = &live->groups[i];
-		uint64_t tags = g->stack < p->tables->stack_count ? p->tags[g->stack] : 0;
+		uint64_t tags = tags_at(p, g->stack);
 
 		if (g->category != CATEGORY_ACTIVATIONS)
 			continue;
@@ -135,7 +135,7 @@ static void find_buffers(struct metrics *m, const struct snapshot *live)
 void metrics_find_models(const struct metrics_pass *p, const struct device_pass *d,
 			 const struct snapshot *live)
 {
-	d->m->first_caller = !d->evaluated && d->pending.count + d->trained.count == 1;
+	d->m->first_caller = !d->called_untrained && d->pending.count + d->trained.count == 1;
 	d->m->evaluation_mode = evaluates(p, d, live);
 	find_buffers(d->m, live);
 	d->m->roots = metrics_count_roots(p, live);

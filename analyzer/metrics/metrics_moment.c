@@ -41,11 +41,6 @@ static int64_t percent(bytes part, bytes whole)
 	return p > 1e9 ? (int64_t)1e9 : (int64_t)p;
 }
 
-static uint64_t tags_at(const struct metrics_pass *p, uint32_t stack)
-{
-	return p->tags[stack < p->tables->stack_count ? stack : 0];
-}
-
 static int is_autograd(const struct metrics_pass *p, const struct mt_record *r)
 {
 	return (p->tables->thread_flags[r->thread] & THREAD_AUTOGRAD) != 0;

@@ -12,8 +12,7 @@
 static int is_of_evaluation(const struct metrics_pass *p, const struct device_pass *d,
 			    uint32_t stack)
 {
-	return stack < p->tables->stack_count && p->tags[stack] & TAGGED(EVALUATE) &&
-	       !(p->tags[stack] & TAGGED(TRAINS)) &&
+	return tags_at(p, stack) & TAGGED(EVALUATE) && !(tags_at(p, stack) & TAGGED(TRAINS)) &&
 	       evaluation_names_tell(&d->trained_names, p->tables, stack) &&
 	       tables_stack_is_own_code(p->tables, stack);
 }
@@ -164,17 +163,18 @@ static void find_of_setup(const struct metrics_pass *p, const struct device_pass
 	for (size_t i = 0; i < live->count; i++) {
 		const struct block_group *g = &live->groups[i];
 		struct found_blocks found = { .bytes = g->bytes, .count = (int64_t)g->blocks };
-		int asks;
+		int asks, is_data = are_samples(p->tables, g);
 
 		m->largest_parameter = larger_of(
 			m->largest_parameter, g->category == CATEGORY_PARAMETERS ? g->largest : 0);
 		if (d->backward_seen || g->stack >= p->tables->stack_count ||
-		    !(is_of_job(p->tables, g->stack) || are_samples(p->tables, g)))
+		    !(is_of_job(p->tables, g->stack) || is_data))
 			continue;
 		asks = f && f->stack == g->stack;
 		if (asks && m->in_setup)
 			count_found(&found, g->stack, f->requested, 1);
-		else if (!m->in_setup && !are_samples(p->tables, g))
+		/* The live set has no blocks as small as samples: all of them count. */
+		else if (!m->in_setup && !is_data)
 			found = (struct found_blocks){
 				.bytes = smaller_of(g->bytes, before[g->stack].bytes),
 				.count = smaller_of((int64_t)g->blocks, before[g->stack].count)

@@ -7,9 +7,8 @@
 #include "metrics/metrics_moment.h"
 #include "metrics/metrics_pass.h"
 
-#include "metrics/metrics_models.h"
-
 #include "metrics/metrics_host.h"
+#include "metrics/metrics_models.h"
 #include "metrics/metrics_replaced.h"
 #include "metrics/metrics_sizes.h"
 #include "metrics/metrics_steps.h"
@@ -63,7 +62,7 @@ static void enter_span(const struct metrics_pass *p, struct device_pass *d, cons
 	int is_loss = (tables_stack_flags(p->tables, s->stack) & STACK_LOSS) != 0;
 
 	d->phase = (enum phase)s->phase;
-	d->evaluated |= s->activity == ACTIVITY_EVALUATION;
+	d->called_untrained |= s->activity == ACTIVITY_EVALUATION;
 	d->called |= s->activity == ACTIVITY_MODEL || s->activity == ACTIVITY_EVALUATION;
 	if (s->activity == ACTIVITY_MODEL) {
 		if (!d->pending.count ||

@@ -122,9 +122,9 @@ struct device_pass {
 	enum phase phase;
 	int is_past_forward; /* the phase is that of the backward pass or of the optimizer */
 	int backward_seen, run_is_open;
-	int called;        /* a model was called, in training or not */
-	int evaluated;     /* a model was called, and not in training */
-	uint32_t step_run; /* the run with which the step began */
+	int called;           /* a model was called, in training or not */
+	int called_untrained; /* a model was called, and not in training */
+	uint32_t step_run;    /* the run with which the step began */
 	/* On the stacks of the latest calls of the model from one line, and of those that a
 	 * backward pass followed. */
 	struct evaluation_names pending_names, trained_names;
@@ -178,6 +178,12 @@ struct metrics_pass {
 	bytes pinned, pinned_powers, nccl_pinned, nccl_pinned_peak;
 	bytes pinned_live, *pinned_by_stack; /* pinned now: all, and by stack */
 };
+
+/* The bits of enum stack_tag of a stack; 0 if the trace has no such stack. */
+static inline uint64_t tags_at(const struct metrics_pass *p, uint32_t stack)
+{
+	return stack < p->tables->stack_count ? p->tags[stack] : 0;
+}
 
 static inline struct block_tag tag_of(const struct mt_record *r)
 {

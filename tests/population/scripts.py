@@ -215,7 +215,7 @@ def written(path, rows, truth):
             counts[name].update([row["outcome"], *words])
     columns = "right", "wrong", "high", "helps", "unnamed"
     lines = ["| set | scripts | right | wrong | of these, high confidence | of these, a remedy that helps | unnamed |", "|---|---|---|---|---|---|---|"]
-    for name in [*(n for n in SETS if n in counts), "all"]:
+    for name in [*sorted((k for k in counts if k != "all"), key=SETS.index), "all"]:
         n = counts[name]
         lines.append("| %s | %d | %s |" % (name, n["right"] + n["wrong"] + n["unnamed"], " | ".join(str(n[c]) for c in columns)))
     with open(path) as f:
