@@ -72,7 +72,7 @@ static void find_lines(struct lines *l)
 				.spans = 1,
 				.allocs = s->allocs,
 				.left = s->allocs > s->frees ? s->allocs - s->frees : 0,
-				.freed = freed_after(l, i),
+				.freed = s->failed ? 0 : freed_after(l, i),
 				.is_known = s->activity == ACTIVITY_EVALUATION,
 			};
 		}

@@ -105,6 +105,37 @@ static void evaluation_leaves_nothing(void **state)
 			      "2forward 2backward 2optimizer 2evaluation");
 }
 
+/* A call, as of a loss that is a module, whose blocks are freed because a request fails in it. */
+static void fail_in_call(struct fixture *f)
+{
+	uint64_t kept[20];
+
+	for (unsigned i = 0; i < 20; i++)
+		kept[i] = make(f, f->evaluation, MIB);
+	write_event(&f->w, MT_TENSOR_OOM, MIB, 8 * MIB, f->evaluation, f->python);
+	for (unsigned i = 0; i < 20; i++)
+		drop(f, f->evaluation, kept[i], MIB);
+}
+
+static void blocks_freed_after_a_failure_show_no_evaluation(void **state)
+{
+	struct fixture *f = *state;
+
+	for (unsigned i = 0; i < 20; i++)
+		make(f, f->model, MIB);
+	fail_in_call(f);
+	assert_phases(run(f), "1forward");
+}
+
+static void a_new_line_that_fails_after_a_step_evaluates(void **state)
+{
+	struct fixture *f = *state;
+
+	train(f);
+	fail_in_call(f);
+	assert_phases(run(f), "1forward 1backward 1optimizer 1evaluation");
+}
+
 /* What is made before a check of the evaluation, as the model's parameters, is of no evaluation. */
 static void setting_up_comes_before_an_evaluation(void **state)
 {
@@ -233,6 +264,8 @@ int main(void)
 		CASE(an_optimizer_in_place_is_counted),
 		CASE(zero_grad_ends_a_step_too),
 		CASE(evaluation_leaves_nothing),
+		CASE(blocks_freed_after_a_failure_show_no_evaluation),
+		CASE(a_new_line_that_fails_after_a_step_evaluates),
 		CASE(setting_up_comes_before_an_evaluation),
 		CASE(cleaning_up_is_no_forward_pass),
 		CASE(saving_is_a_phase_of_its_own),
