@@ -31,11 +31,11 @@ from harness import GiB, JOBS, PRELOAD, SIM, environment, python, torchrun  # no
 
 DIED = os.path.join(JOBS, "died")
 # Rules that came after the truths were written, and the ones whose remedies they have: right where one of those is.
-SAYS_THE_SAME = {"BUFFERS_LARGE": {"DATA_IN_SETUP"},
+SAYS_THE_SAME = {"BUFFERS_LARGE": {"DATA_IN_SETUP"}, "LAYERS_STORED": {"HOOKS_STORE"},
                  "EVAL_MODE_GRAPH": {"INFERENCE_GRAPH", "EARLIER_CALL", "REFERENCE_GRAPH", "GRAPH_UNUSED"},
                  "FIRST_MODEL_GRAPH": {"EARLIER_CALL", "REFERENCE_GRAPH"},
                  "LOSS_NETWORK_GRAPH": {"EARLIER_CALL", "REFERENCE_GRAPH"}}
-SETS = "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth"  # in the order in which they were written
+SETS = "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth", "eleventh", "twelfth", "thirteenth"  # in the order in which they were written
 LIMIT = 600  # seconds for a run
 # Runs scripts as __main__, each in a forked child, and leaves what each needed, by PyTorch's own counters. A process of its own has one script only,
 # as torchrun starts it. What is recorded does not go through it.
