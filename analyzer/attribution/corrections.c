@@ -4,6 +4,7 @@
 #include "util/size_counts.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define MAX_SETS 64   /* of gradients of one model */
 #define READ_STATES 2 /* Adam's, of each parameter */
@@ -80,24 +81,114 @@ static void find_untrained(const struct block_context *c, struct lifetimes *l)
 	size_counts_release(&parameters);
 }
 
+/* The classes that have a forward method in the trace, sorted. */
+struct modules {
+	struct str *classes;
+	size_t count;
+};
+
+static int by_text(const void *a, const void *b)
+{
+	const struct str *x = a, *y = b;
+
+	return x->length != y->length ? ORDER(x->length, y->length)
+				      : memcmp(x->at, y->at, x->length);
+}
+
+/* The class of a method; without a length if it is none of this name. */
+static struct str class_of(const struct tables *t, uint32_t frame, const char *method)
+{
+	struct str text = tables_string(t, tables_frame(t, frame)->function);
+	size_t length = strlen(method);
+
+	if (text.length <= length || memcmp(text.at + text.length - length, method, length) != 0)
+		return (struct str){ 0 };
+	text.length -= length;
+	return text;
+}
+
+/* The caller frees `classes`. */
+static struct modules find_modules(const struct tables *t)
+{
+	struct modules m = { .classes = xcalloc(t->frame_count + 1, sizeof(*m.classes)) };
+
+	for (uint32_t i = 1; i < t->frame_count; i++) {
+		struct str class = class_of(t, i, ".forward");
+
+		if (class.length)
+			m.classes[m.count++] = class;
+	}
+	if (m.count)
+		qsort(m.classes, m.count, sizeof(*m.classes), by_text);
+	return m;
+}
+
+/* Is the stack within a constructor of a class that has a forward method somewhere in the trace? A
+ * trace of bare function names does not tell: then it is. */
+static int constructs_module(const struct modules *m, const struct tables *t, uint32_t stack)
+{
+	const struct stack *s = tables_stack(t, stack);
+	int is_known = 0;
+
+	for (uint32_t i = 0; i < s->frame_count; i++) {
+		struct str class = class_of(t, s->frames[i], ".__init__");
+
+		if (m->count && class.length &&
+		    bsearch(&class, m->classes, m->count, sizeof(class), by_text))
+			return 1;
+		is_known |= class.length != 0;
+	}
+	return !is_known;
+}
+
+static int moves_modules(const struct block_context *c, const struct lifetimes *l)
+{
+	for (size_t i = 0; i < l->count; i++)
+		if (stack_hint(tables_stack_flags(c->in.tables, l->list[i].alloc.stack)) ==
+		    HINT_APPLY)
+			return 1;
+	return 0;
+}
+
 /*
- * A job that moves its modules to the GPU allocates no parameters there. If it failed before the
- * model was called, other blocks of constructors are not known to be of a module: a data set has a
- * constructor too.
+ * A job that moves its modules to the GPU allocates no parameters there. Other blocks of
+ * constructors are not known to be of a module: a data set has a constructor too. Once the model
+ * has been called, the class of a module shows by its forward method, and others hold data, but for
+ * what has a gradient or a state.
  */
 static void find_constructed(const struct block_context *c, struct lifetimes *l)
 {
-	int moves = 0;
+	enum { UNKNOWN, OF_MODULE, OF_NONE };
+	const struct tables *t = c->in.tables;
+	struct size_counts trained, parameters;
+	struct modules modules;
+	unsigned char *known; /* of each stack */
+	int calls;
 
-	if (!c->span_count || c->in.spans->list[c->span_count - 1].phase != PHASE_SETUP)
+	if (!c->span_count || !moves_modules(c, l))
 		return;
-	for (size_t i = 0; i < l->count && !moves; i++)
-		moves = stack_hint(
-				tables_stack_info(c->in.tables, l->list[i].alloc.stack)->flags) ==
-			HINT_APPLY;
-	for (size_t i = 0; moves && i < l->count; i++)
-		if (is_doubtful(c, &l->list[i]))
-			l->list[i].category = CATEGORY_OTHER;
+	calls = c->in.spans->list[c->span_count - 1].phase != PHASE_SETUP;
+	trained = sizes_of(l, 1u << CATEGORY_OPTIMIZER_STATES | 1u << CATEGORY_GRADIENTS);
+	parameters = sizes_of(l, 1u << CATEGORY_PARAMETERS);
+	modules = find_modules(t);
+	known = xcalloc(t->stack_count + 1, 1);
+	for (size_t i = 0; i < l->count; i++) {
+		uint32_t stack = l->list[i].alloc.stack;
+		bytes size = l->list[i].alloc.bytes;
+
+		if (!is_doubtful(c, &l->list[i]) || stack >= t->stack_count)
+			continue;
+		if (!known[stack])
+			known[stack] = calls && constructs_module(&modules, t, stack) ? OF_MODULE
+										      : OF_NONE;
+		if (known[stack] == OF_NONE &&
+		    count_about(&trained, size) < count_about(&parameters, size))
+			l->list[i].category = calls ? CATEGORY_INPUTS : CATEGORY_OTHER;
+	}
+	free(known);
+	free(modules.classes);
+	size_counts_release(&trained);
+	size_counts_release(&parameters);
 }
 
 /* If the trace ends within a backward pass, a block of a parameter's size is its gradient. */
@@ -330,8 +421,8 @@ static void find_small_data(const struct block_context *c, struct lifetimes *l)
 
 void correct_categories(const struct block_context *c, struct lifetimes *l)
 {
-	find_untrained(c, l);
 	find_constructed(c, l);
+	find_untrained(c, l);
 	find_gradients(c, l);
 	find_graphs_of_gradients(c, l);
 	find_read_states(c, l);

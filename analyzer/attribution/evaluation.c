@@ -15,8 +15,17 @@ struct calls {
 	 * the line `previous` and before the line `next`, the first two that did. */
 	uint64_t rows, after, before;
 	const struct calls *previous, *next;
-	int is_known; /* the frames show that it is evaluation */
-	int trains;   /* a backward pass follows directly on some call */
+	int is_known;        /* the frames show that it is evaluation */
+	int is_used;         /* the calls have a part in the forward passes of training */
+	int fails;           /* a request failed in a call */
+	size_t first, again; /* the first span, and the first one behind a backward pass that
+			      * followed it; 0: none */
+	size_t backwards;    /* spans of backward passes before the first one */
+	/* Backward passes before which the line was called: their number and the last one, and the
+	 * line that was called last before that. */
+	size_t passes, last_pass;
+	const struct calls *direct;
+	int trains; /* a backward pass follows directly on some call */
 };
 
 struct lines {
@@ -24,11 +33,20 @@ struct lines {
 	size_t count;
 	struct calls *calls;
 	size_t call_count;
+	size_t whole; /* from this span on, one whole step has shown the lines that it has */
 };
 
 static int by_caller(const void *a, const void *b)
 {
 	uint32_t x = ((const struct calls *)a)->caller, y = ((const struct calls *)b)->caller;
+
+	return x != y ? ORDER(x, y)
+		      : ORDER(((const struct calls *)a)->first, ((const struct calls *)b)->first);
+}
+
+static int has_caller(const void *key, const void *c)
+{
+	uint32_t x = ((const struct calls *)key)->caller, y = ((const struct calls *)c)->caller;
 
 	return ORDER(x, y);
 }
@@ -42,7 +60,7 @@ static struct calls *calls_from(const struct lines *l, const struct span *s)
 {
 	struct calls key = { .caller = s->caller };
 
-	return bsearch(&key, l->calls, l->call_count, sizeof(*l->calls), by_caller);
+	return bsearch(&key, l->calls, l->call_count, sizeof(*l->calls), has_caller);
 }
 
 /* The blocks that the job's own code frees after a call; 0 if a backward pass follows. */
@@ -59,36 +77,94 @@ static uint64_t freed_after(const struct lines *l, size_t i)
 	return freed;
 }
 
+static struct calls call_of(const struct lines *l, size_t i)
+{
+	const struct span *s = &l->list[i];
+
+	return (struct calls){
+		.caller = s->caller,
+		.first = i,
+		.spans = 1,
+		.fails = s->failed,
+		.allocs = s->allocs,
+		.left = s->allocs > s->frees ? s->allocs - s->frees : 0,
+		.freed = s->failed ? 0 : freed_after(l, i),
+		.is_known = s->activity == ACTIVITY_EVALUATION,
+	};
+}
+
+/* Adds a call to those of its line. */
+static void add_call(struct calls *to, const struct calls *c)
+{
+	if (!to->again && c->backwards > to->backwards)
+		to->again = c->first;
+	to->fails |= c->fails;
+	to->spans += c->spans;
+	to->allocs += c->allocs;
+	to->left += c->left;
+	to->freed += c->freed;
+}
+
 static void find_lines(struct lines *l)
 {
-	size_t found = 0;
+	size_t found = 0, backwards = 0;
 
-	for (size_t i = 0; i < l->count; i++)
+	for (size_t i = 0; i < l->count; i++) {
+		backwards += activity_is_backward(l->list[i].activity) != 0;
 		if (is_call(&l->list[i])) {
-			const struct span *s = &l->list[i];
-
-			l->calls[found++] = (struct calls){
-				.caller = s->caller,
-				.spans = 1,
-				.allocs = s->allocs,
-				.left = s->allocs > s->frees ? s->allocs - s->frees : 0,
-				.freed = s->failed ? 0 : freed_after(l, i),
-				.is_known = s->activity == ACTIVITY_EVALUATION,
-			};
+			l->calls[found] = call_of(l, i);
+			l->calls[found++].backwards = backwards;
 		}
+	}
 	if (found)
 		qsort(l->calls, found, sizeof(*l->calls), by_caller);
 	for (size_t i = 0; i < found; i++) {
 		struct calls *last = l->call_count ? &l->calls[l->call_count - 1] : NULL;
 
-		if (!last || last->caller != l->calls[i].caller) {
+		if (!last || last->caller != l->calls[i].caller)
 			l->calls[l->call_count++] = l->calls[i];
+		else
+			add_call(last, &l->calls[i]);
+	}
+	l->whole = l->count;
+	for (size_t i = 0; i < l->call_count; i++)
+		if (l->calls[i].again && l->calls[i].again < l->whole)
+			l->whole = l->calls[i].again;
+}
+
+/* Notes the calls before each backward pass, from the span `from` on: `direct` is the last line. */
+static void note_pass(struct lines *l, size_t from, size_t to, size_t number)
+{
+	struct calls *direct = NULL;
+
+	for (size_t i = to; i-- > from;) {
+		struct calls *c = is_call(&l->list[i]) ? calls_from(l, &l->list[i]) : NULL;
+
+		if (!c || c->last_pass == number)
 			continue;
-		}
-		last->spans++;
-		last->allocs += l->calls[i].allocs;
-		last->left += l->calls[i].left;
-		last->freed += l->calls[i].freed;
+		direct = direct ? direct : c;
+		c->last_pass = number;
+		c->passes++;
+		c->direct = direct;
+	}
+}
+
+/* Finds the lines that have a part in the forward pass: a loss may be called from another line. An
+ * evaluation comes before few of the backward passes. */
+static void find_used(struct lines *l)
+{
+	size_t from = 0, passes = 0;
+
+	for (size_t i = 0; i < l->count; i++) {
+		if (!activity_is_backward(l->list[i].activity))
+			continue;
+		note_pass(l, from, i, ++passes);
+		from = i + 1;
+	}
+	for (size_t i = 0; i < l->call_count; i++) {
+		struct calls *c = &l->calls[i];
+
+		c->is_used = c->direct && 2 * c->passes >= c->direct->passes;
 	}
 }
 
@@ -134,12 +210,14 @@ static int leads(const struct calls *c)
 	       next->after == next->rows;
 }
 
-/* Do the calls leave no blocks for a backward pass? */
-static int is_evaluation(const struct calls *c)
+/* Do the calls leave no blocks for a backward pass? Those from a line that had not called the model
+ * in a whole step are rather an evaluation, if the job failed there before a backward pass. */
+static int is_evaluation(const struct lines *l, const struct calls *c)
 {
-	return c->allocs >= CALL_ALLOCS * c->spans &&
-	       (c->left <= CALL_LEAVES * c->spans ||
-		(c->freed > c->left / 2 && !leads(c) && !c->trains));
+	return (c->fails && c->first > l->whole && !c->is_used) ||
+	       (c->allocs >= CALL_ALLOCS * c->spans &&
+		(c->left <= CALL_LEAVES * c->spans ||
+		 (c->freed > c->left / 2 && !leads(c) && !c->trains)));
 }
 
 /* Do such calls of the model leave no blocks for a backward pass, or blocks that none uses, while
@@ -153,10 +231,11 @@ void evaluation_find(struct spans *spans)
 		return;
 	l.calls = xcalloc(l.count, sizeof(*l.calls));
 	find_lines(&l);
+	find_used(&l);
 	find_order(&l);
 	spans->activities &= ~(1u << ACTIVITY_MODEL);
 	for (size_t i = 0; i < l.call_count; i++)
-		if (!l.calls[i].is_known && !is_evaluation(&l.calls[i]) &&
+		if (!l.calls[i].is_known && !is_evaluation(&l, &l.calls[i]) &&
 		    l.calls[i].left / l.calls[i].spans > most)
 			most = l.calls[i].left / l.calls[i].spans;
 	for (size_t i = 0; i < l.count; i++) {
@@ -165,7 +244,7 @@ void evaluation_find(struct spans *spans)
 
 		if (!c)
 			continue;
-		if (activity_is_forward(s->activity) && most > CALL_LEAVES && is_evaluation(c))
+		if (activity_is_forward(s->activity) && most > CALL_LEAVES && is_evaluation(&l, c))
 			s->activity = ACTIVITY_EVALUATION;
 		spans->activities |= 1u << s->activity;
 		s->leads = s->activity == ACTIVITY_EVALUATION && leads(c);

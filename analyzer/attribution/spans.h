@@ -30,9 +30,9 @@ struct span {
 	uint8_t next; /* the next activity other than MAIN and ZERO_GRAD */
 	/* The job's own code freed within the span all that it allocated there. */
 	uint8_t is_closed : 1;
-	uint8_t leads : 1;  /* evaluation with which a step begins (evaluation.h) */
-	uint8_t failed : 1; /* a request failed here: what is freed next unwinds the call, and is
-			     * not counted */
+	uint8_t leads : 1; /* evaluation with which a step begins (evaluation.h) */
+	/* The last request failed: what is freed next unwinds the call, and is not counted. */
+	uint8_t failed : 1;
 };
 
 /* A cache line: a long trace has a million of them. */
@@ -100,6 +100,7 @@ __attribute__((always_inline)) static inline void spans_add(struct spans *s,
 		now->stack = e->stack;
 	if (e->is_alloc) {
 		now->allocs++;
+		now->failed = 0;
 		now->peak = e->level > now->peak ? e->level : now->peak;
 	} else {
 		now->frees += !now->failed;

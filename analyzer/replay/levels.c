@@ -132,8 +132,7 @@ static void record_failure(const struct levels_pass *c, struct device *d, struct
 	d->last_failure_open = 1;
 	/* Phase and step are those of the request, though nothing was allocated. */
 	note_activity(c, d, r, 1);
-	/* After a backward pass, a call from a line of its own is rather an evaluation. */
-	d->spans.list[d->spans.count - 1].failed = !spans_have(&d->spans, ACTIVITY_BACKWARD);
+	d->spans.list[d->spans.count - 1].failed = 1;
 }
 
 static void begin_device(struct device *d, int counted_from_runtime)

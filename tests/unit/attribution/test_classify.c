@@ -68,6 +68,24 @@ static void what_a_constructor_makes_may_be_data(void **state)
 	assert_int_equal(of(d, CATEGORY_OTHER), 50);
 }
 
+/* Once the model was called, a class without a forward method is none of a module. */
+static void a_class_without_a_forward_method_holds_data(void **state)
+{
+	struct fixture *f = *state;
+	uint32_t data = write_frame(&f->w, "Snapshots.__init__", "/job/data.py", 3),
+		 head = write_frame(&f->w, "Head.__init__", "/job/net.py", 5);
+	const struct device *d;
+
+	write_frame(&f->w, "Head.forward", "/job/net.py", 9);
+	make(f, f->setup, 4 * MIB);
+	make(f, stack(f, data, 0, 0), 50 * MIB);
+	make(f, stack(f, head, 0, 0), 20 * MIB);
+	make(f, f->model, MIB);
+	d = run(f);
+	assert_int_equal(of(d, CATEGORY_PARAMETERS), 24);
+	assert_int_equal(of(d, CATEGORY_INPUTS), 50);
+}
+
 /* A data set of 1,500 samples of 3 KiB beside 20 biases: small blocks have no stack. */
 static void many_small_blocks_of_one_size_are_samples(void **state)
 {
@@ -312,6 +330,7 @@ int main(void)
 		CASE(some_small_blocks_are_parameters),
 		CASE(what_a_constructor_makes_may_be_data),
 		CASE(what_a_constructor_makes_may_be_parameters),
+		CASE(a_class_without_a_forward_method_holds_data),
 		CASE(buckets_may_be_the_gradients),
 		CASE(buckets_beside_gradients_are_communication),
 		CASE(the_end_of_a_failed_job_changes_no_category),

@@ -127,13 +127,48 @@ static void blocks_freed_after_a_failure_show_no_evaluation(void **state)
 	assert_phases(run(f), "1forward");
 }
 
-static void a_new_line_that_fails_after_a_step_evaluates(void **state)
+/* Two steps have shown the lines that they have. */
+static void a_new_line_that_fails_after_steps_evaluates(void **state)
+{
+	struct fixture *f = *state;
+
+	train(f);
+	train(f);
+	fail_in_call(f);
+	assert_phases(run(f),
+		      "1forward 1backward 1optimizer 2forward 2backward 2optimizer 2evaluation");
+}
+
+/* The discriminator has had its step, and the generator's calls it from another line. */
+static void a_new_line_of_the_first_step_trains(void **state)
 {
 	struct fixture *f = *state;
 
 	train(f);
 	fail_in_call(f);
-	assert_phases(run(f), "1forward 1backward 1optimizer 1evaluation");
+	assert_phases(run(f), "1forward 1backward 1optimizer 2forward");
+}
+
+/* The loss is a module that another line calls, so that no backward pass is next to the model's
+ * call; the second step's call fails. */
+static void a_call_that_fails_is_of_a_step_as_those_before(void **state)
+{
+	struct fixture *f = *state;
+	uint64_t kept[20], loss;
+
+	for (unsigned i = 0; i < 20; i++)
+		kept[i] = make(f, f->model, MIB);
+	loss = make(f, f->evaluation, MIB);
+	drop_in_backward(f, loss, MIB);
+	for (unsigned i = 0; i < 20; i++)
+		drop_in_backward(f, kept[i], MIB);
+	make(f, f->optimizer, MIB);
+	for (unsigned i = 0; i < 20; i++)
+		kept[i] = make(f, f->model, MIB);
+	write_event(&f->w, MT_TENSOR_OOM, MIB, 8 * MIB, f->model, f->python);
+	for (unsigned i = 0; i < 20; i++)
+		drop(f, f->input, kept[i], MIB);
+	assert_phases(run(f), "1forward 1backward 1optimizer 2forward");
 }
 
 /* What is made before a check of the evaluation, as the model's parameters, is of no evaluation. */
@@ -265,7 +300,9 @@ int main(void)
 		CASE(zero_grad_ends_a_step_too),
 		CASE(evaluation_leaves_nothing),
 		CASE(blocks_freed_after_a_failure_show_no_evaluation),
-		CASE(a_new_line_that_fails_after_a_step_evaluates),
+		CASE(a_new_line_that_fails_after_steps_evaluates),
+		CASE(a_new_line_of_the_first_step_trains),
+		CASE(a_call_that_fails_is_of_a_step_as_those_before),
 		CASE(setting_up_comes_before_an_evaluation),
 		CASE(cleaning_up_is_no_forward_pass),
 		CASE(saving_is_a_phase_of_its_own),
