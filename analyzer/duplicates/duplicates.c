@@ -291,6 +291,13 @@ static int is_own_weight(const struct trained *n, const struct spans *spans, con
 	       trained_has(n, r->bytes);
 }
 
+/* The job's own code; a deep copy is one of a model, or of a state. */
+static int may_copy_gradients(const struct tables *t, uint32_t stack)
+{
+	return tables_stack_is_own_code(t, stack) &&
+	       !(tables_stack_info(t, stack)->tags & TAGGED(COPY));
+}
+
 static void find_gradient_copies(struct duplicates *d, const struct trained *n,
 				 const struct lifetimes *l, const struct spans *spans,
 				 const struct tables *t, const struct failed_request *request,
@@ -314,7 +321,7 @@ static void find_gradient_copies(struct duplicates *d, const struct trained *n,
 	for (size_t i = 0; i < l->count; i++) {
 		const struct mt_record *r = &l->list[i].alloc;
 
-		if (r->bytes < TRAINED_MIN_SIZE || !tables_stack_is_own_code(t, r->stack) ||
+		if (r->bytes < TRAINED_MIN_SIZE || !may_copy_gradients(t, r->stack) ||
 		    !(whole ? is_all_gradients(r->bytes, gradients)
 			    : is_gradient_size(n, r->bytes, gradients)) ||
 		    !is_before_optimizer(spans, r->time_ns, has_optimizer, now->step))
@@ -323,7 +330,7 @@ static void find_gradient_copies(struct duplicates *d, const struct trained *n,
 		d->copies_stay |= spans_at(spans, r->time_ns)->step < now->step ||
 				  spans_at(spans, r->time_ns)->next == ACTIVITY_OPTIMIZER;
 	}
-	if (request->bytes < TRAINED_MIN_SIZE || !tables_stack_is_own_code(t, request->stack))
+	if (request->bytes < TRAINED_MIN_SIZE || !may_copy_gradients(t, request->stack))
 		return;
 	/* If the first request after the backward pass fails, no block shows that the pass is
 	 * over. */

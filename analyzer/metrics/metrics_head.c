@@ -13,8 +13,7 @@ static unsigned depth_of(const struct tables *t, uint32_t stack)
 	return n;
 }
 
-/* The outermost forward() of a stack; NULL: none. */
-static const struct mt_frame *root_of(const struct tables *t, uint32_t stack)
+const struct mt_frame *metrics_root_of(const struct tables *t, uint32_t stack)
 {
 	const struct stack *s = &t->stacks[stack];
 
@@ -24,7 +23,7 @@ static const struct mt_frame *root_of(const struct tables *t, uint32_t stack)
 	return NULL;
 }
 
-static int is_same_function(const struct mt_frame *a, const struct mt_frame *b)
+int metrics_is_same_function(const struct mt_frame *a, const struct mt_frame *b)
 {
 	return a && b && a->file == b->file && a->function == b->function;
 }
@@ -34,7 +33,7 @@ static size_t place_of(const struct head_depths *d, const struct mt_frame *root)
 {
 	size_t i = 0;
 
-	while (i < MOST_ROOTS && d->roots[i] && !is_same_function(d->roots[i], root))
+	while (i < MOST_ROOTS && d->roots[i] && !metrics_is_same_function(d->roots[i], root))
 		i++;
 	return i;
 }
@@ -60,7 +59,7 @@ struct head_depths metrics_head_depths(const struct metrics_pass *p)
 
 			d.least = depth < d.least ? depth : d.least;
 			d.greatest = depth > d.greatest ? depth : d.greatest;
-			add_root(&d, root_of(p->tables, i));
+			add_root(&d, metrics_root_of(p->tables, i));
 		}
 	return d;
 }
@@ -73,7 +72,7 @@ static int is_of_model(const struct metrics_pass *p, const struct head_depths *d
 
 	if (depth_of(p->tables, stack) < 2)
 		return 1;
-	i = place_of(d, root_of(p->tables, stack));
+	i = place_of(d, metrics_root_of(p->tables, stack));
 	return i < MOST_ROOTS && d->roots[i] && d->layers[i] == d->most;
 }
 
@@ -132,7 +131,7 @@ unsigned metrics_count_roots(const struct metrics_pass *p, const struct snapshot
 
 		if (g->category == CATEGORY_ACTIVATIONS && tags & TAGGED(MODEL) &&
 		    !(tags & TAGGED(LOSS)))
-			add_root(&d, root_of(p->tables, g->stack));
+			add_root(&d, metrics_root_of(p->tables, g->stack));
 	}
 	while (n < MOST_ROOTS && d.roots[n])
 		n++;

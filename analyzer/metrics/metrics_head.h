@@ -19,6 +19,9 @@ struct head_depths metrics_head_depths(const struct metrics_pass *p);
 /* Does the outermost forward() of the model, or the job's own code, call this linear layer itself,
  * while others lie deeper? */
 int metrics_is_head(const struct metrics_pass *p, const struct head_depths *d, uint32_t stack);
+/* The outermost forward() of a stack; NULL: none. */
+const struct mt_frame *metrics_root_of(const struct tables *t, uint32_t stack);
+int metrics_is_same_function(const struct mt_frame *a, const struct mt_frame *b);
 /* How many outermost forward() methods, but for those of losses, have live activations: a job whose
  * own code calls the parts of its model one by one has several. */
 unsigned metrics_count_roots(const struct metrics_pass *p, const struct snapshot *live);

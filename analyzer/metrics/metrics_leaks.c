@@ -5,10 +5,11 @@
 
 #include <stdlib.h>
 
-#define MIN_LEAK_STEPS 2 /* of one step alone, the blocks may be there for good */
-#define GROWTHS 6        /* fewer rising sizes in a row may be chance */
-#define MIN_CALLS 4      /* fewer blocks may be of one call's layers */
-#define MIN_LAYERS 2     /* of one size, of as many calls of a line */
+#define GRADIENTS_OF_FEW 8 /* of the parameters, the part that nobody trains alone */
+#define MIN_LEAK_STEPS 2   /* of one step alone, the blocks may be there for good */
+#define GROWTHS 6          /* fewer rising sizes in a row may be chance */
+#define MIN_CALLS 4        /* fewer blocks may be of one call's layers */
+#define MIN_LAYERS 2       /* of one size, of as many calls of a line */
 
 static int by_stack(const void *a, const void *b)
 {
@@ -205,6 +206,34 @@ static size_t of_one_stack(const struct surviving_block *l, size_t count)
 	return n;
 }
 
+/*
+ * Have backward passes run, and left next to nothing that may be a gradient of a parameter? They
+ * are derivatives with respect to inputs (torch.autograd.grad), which an attack or a penalty takes
+ * within one loss. Adapters are small beside the parameters, and DDP's buckets are made before the
+ * backward pass.
+ */
+static int are_of_one_loss(const struct device_pass *d)
+{
+	const struct metrics *m = d->m;
+	const uint64_t others = TAGGED(OPTIMIZER) | TAGGED(CLIP) | TAGGED(ADAPTER) |
+				TAGGED(OWN_ADAPTER) | TAGGED(DDP) | TAGGED(FSDP) | TAGGED(ZERO) |
+				TAGGED(MEGATRON);
+
+	return m->failed && d->count >= 2 && !(m->tags & others) &&
+	       d->device->outlived < m->parameters / GRADIENTS_OF_FEW;
+}
+
+/* What their forward passes have made waits for the loss's own backward pass. */
+static void wait_for_the_loss(struct metrics *m)
+{
+	m->within_loss = 1;
+	m->passes_waiting += m->passes_kept;
+	add(&m->waiting, m->kept);
+	if (m->leak_bytes / 10 * 9 <= m->kept)
+		m->leak_bytes = m->leak_steps = m->leak_per_step = 0;
+	m->passes_kept = m->kept = 0;
+}
+
 void metrics_find_leaks(const struct tables *t, struct device_pass *d, struct surviving_block *left,
 			size_t count)
 {
@@ -229,4 +258,6 @@ void metrics_find_leaks(const struct tables *t, struct device_pass *d, struct su
 	}
 	d->m->never_used = metrics_never_used(d, t, left, count);
 	d->m->unused_calls = larger_of(d->m->again_unused, d->m->never_used);
+	if (are_of_one_loss(d))
+		wait_for_the_loss(d->m);
 }

@@ -10,6 +10,10 @@
 
 #include <stdlib.h>
 
+#define MOST_FUNCTIONS 16
+#define MIN_LINES 5        /* fewer may be a layer's: its output, an activation function's */
+#define BLOCKS_OF_A_CALL 2 /* of one line: more are of several calls */
+
 /* Did a stack allocate no block in any step before? */
 static int is_new_stack(const struct device_pass *d, uint32_t stack, size_t count)
 {
@@ -184,6 +188,91 @@ void metrics_find_huge(struct device_pass *d, const struct metrics_pass *p,
 	}
 }
 
+/* Large tensors that the lines of one function make, as a loss or a head that the job wrote does.
+ */
+struct function {
+	const struct mt_frame *frame; /* one of its lines */
+	uint32_t lines[MIN_LINES];    /* the first ones that made a block */
+	unsigned line_count;
+	bytes sum;
+};
+
+/* The innermost frame outside of PyTorch, if no module was called in between; else NULL. */
+static const struct mt_frame *frame_of(const struct tables *t, uint32_t stack)
+{
+	const struct stack *s = tables_stack(t, stack);
+
+	for (uint32_t i = 0; i < s->frame_count; i++) {
+		if (frame_is(t, s->frames[i], FRAME_MODULE_CALL))
+			return NULL;
+		if (!frame_is(t, s->frames[i], FRAME_LIBRARY))
+			return tables_frame(t, s->frames[i]);
+	}
+	return NULL;
+}
+
+static struct function *function_at(struct function *list, const struct mt_frame *f)
+{
+	size_t i = 0;
+
+	while (i < MOST_FUNCTIONS && list[i].frame && !metrics_is_same_function(list[i].frame, f))
+		i++;
+	if (i == MOST_FUNCTIONS)
+		return NULL;
+	list[i].frame = f;
+	return &list[i];
+}
+
+static void add_line(struct function *f, uint32_t line)
+{
+	unsigned i = 0;
+
+	while (i < f->line_count && f->lines[i] != line)
+		i++;
+	if (i == f->line_count && i < MIN_LINES)
+		f->lines[f->line_count++] = line;
+}
+
+static void add_block(struct function *list, const struct tables *t, uint32_t stack, bytes n)
+{
+	const struct mt_frame *frame = frame_of(t, stack);
+	struct function *f = frame ? function_at(list, frame) : NULL;
+
+	if (!f)
+		return;
+	add_line(f, frame->line);
+	add(&f->sum, n);
+}
+
+static int is_result(const struct block_group *g)
+{
+	return g->category == CATEGORY_ACTIVATIONS || g->category == CATEGORY_TEMPORARIES ||
+	       g->category == CATEGORY_OTHER || g->category == CATEGORY_INPUTS;
+}
+
+static void find_function(const struct metrics_pass *p, const struct device_pass *d,
+			  const struct snapshot *live)
+{
+	struct function list[MOST_FUNCTIONS] = { 0 };
+	struct metrics *m = d->m;
+
+	for (size_t i = 0; m->huge && i < live->count; i++) {
+		const struct block_group *g = &live->groups[i];
+
+		if (is_result(g) && same_size(g->largest, m->huge) &&
+		    g->blocks <= BLOCKS_OF_A_CALL &&
+		    !is_in_proportion(p, g->stack, g->largest, m->layer_output))
+			add_block(list, p->tables, g->stack, g->bytes);
+	}
+	if (m->failed && same_size(m->requested, m->huge) &&
+	    !is_in_proportion(p, m->request_stack, m->requested, m->layer_output))
+		add_block(list, p->tables, m->request_stack, m->requested);
+	for (size_t i = 0; i < MOST_FUNCTIONS; i++)
+		if (list[i].line_count == MIN_LINES && list[i].sum > m->one_function &&
+		    list[i].sum <= m->huge_sum)
+			m->one_function = list[i].sum;
+}
+
 /* Blocks out of proportion are logits if a head made them, a linear layer that the job's own code
  * calls, or if they follow from its output, which may be freed. */
 static void find_own_logits(const struct metrics_pass *p, struct device_pass *d,
@@ -266,6 +355,7 @@ void metrics_what_is_live(const struct metrics_pass *p, struct device_pass *d,
 	metrics_find_own(p, d, live);
 	metrics_find_models(p, d, live);
 	find_own_logits(p, d, live);
+	find_function(p, d, live);
 	for (uint32_t i = 1; i < p->tables->stack_count; i++)
 		d->m->model_stacks += p->tags[i] & TAGGED(MODEL) && d->stacks[i].last_step &&
 				      d->stacks[i].last_step + 1 >= d->step + 1;

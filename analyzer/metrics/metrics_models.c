@@ -1,6 +1,7 @@
 #include "metrics/metrics_models.h"
 
 #include "metrics/metrics_head.h"
+#include "util/glob.h"
 
 #define MOST_MODELS 16
 #define MIN_LAYERS 3   /* that have run: dropout comes behind the first lines of a layer */
@@ -56,7 +57,18 @@ static int64_t count_moved(const struct tables *t, const struct snapshot *live)
 	return whole;
 }
 
-/* What a module of a loss with convolutions keeps; 0 if no other module keeps anything. */
+/* Is the outermost forward() of a network whose features losses compare? */
+static int is_root_vgg(const struct tables *t, uint32_t stack)
+{
+	const struct mt_frame *root = metrics_root_of(t, stack);
+	struct str name = root ? tables_string(t, root->function) : (struct str){ 0 };
+
+	return (str_matches(name, "VGG*") || str_matches(name, "Vgg*")) &&
+	       !str_matches(name, "VGGT*") && !str_matches(name, "*Discriminator*");
+}
+
+/* What a network in a loss keeps, that is, one with convolutions in a module of a loss, or a VGG
+ * beside another module; 0 if no other module keeps anything. */
 static bytes loss_network(const struct metrics_pass *p, const struct snapshot *live)
 {
 	bytes in_loss = 0, others = 0;
@@ -65,19 +77,63 @@ static bytes loss_network(const struct metrics_pass *p, const struct snapshot *l
 	for (size_t i = 0; i < live->count; i++) {
 		const struct block_group *g = &live->groups[i];
 		uint64_t tags = tags_at(p, g->stack);
+		int is_vgg;
 
 		if (g->category != CATEGORY_ACTIVATIONS || !(tags & TAGGED(MODEL)) ||
 		    tags & TAGGED(LOSS))
 			continue;
-		has_layers |= tags & TAGGED(LOSS_NETWORK) && tags & TAGGED(LAYER);
-		add(tags & TAGGED(LOSS_NETWORK) ? &in_loss : &others, g->bytes);
+		is_vgg = is_root_vgg(p->tables, g->stack);
+		has_layers |= is_vgg || (tags & TAGGED(LOSS_NETWORK) && tags & TAGGED(LAYER));
+		add(is_vgg || tags & TAGGED(LOSS_NETWORK) ? &in_loss : &others, g->bytes);
 	}
 	return has_layers && others ? in_loss : 0;
 }
 
+/* What the encoder of an autoencoder keeps that the job's own code calls beside another model, as
+ * latent diffusion does: its training calls the decoder. */
+static bytes latent_encoder(const struct metrics_pass *p, const struct snapshot *live)
+{
+	bytes encoder = 0, others = 0;
+
+	for (size_t i = 0; i < live->count; i++) {
+		const struct block_group *g = &live->groups[i];
+		uint64_t tags = tags_at(p, g->stack);
+
+		if (g->category != CATEGORY_ACTIVATIONS)
+			continue;
+		if (tags & TAGGED(DECODER))
+			return 0;
+		if (tags & TAGGED(ENCODER))
+			add(&encoder, g->bytes);
+		else if (tags & TAGGED(MODEL))
+			add(&others, g->bytes);
+	}
+	return others ? encoder : 0;
+}
+
+/*
+ * What the first of several models keeps: of models that were moved to the device, the only one
+ * that was called yet, or the one of the earlier of two calls, if only one class was called, as
+ * teacher and student may be of; or an encoder of latents.
+ */
+static bytes first_model(const struct metrics_pass *p, const struct device_pass *d,
+			 const struct snapshot *live)
+{
+	const struct metrics *m = d->m;
+	bytes encoder = latent_encoder(p, live);
+
+	if (m->moved_models >= 2 && !d->called_untrained &&
+	    d->pending.count + d->trained.count == 1)
+		return live->by_category[CATEGORY_ACTIVATIONS];
+	if (m->moved_models >= 2 && m->roots == 1 && m->again_was_new && m->again_is_new &&
+	    !m->again_freed)
+		return m->again;
+	return encoder;
+}
+
 /*
  * batch_norm() allocates its output, and behind that, in training mode, the mean and the deviation
- * of each channel, which are small.
+ * of each channel, which are small. A graph has its input, which the line before made.
  */
 void metrics_note_mode(struct device_pass *d, bytes size, uint64_t tags)
 {
@@ -86,6 +142,8 @@ void metrics_note_mode(struct device_pass *d, bytes size, uint64_t tags)
 	else if (d->after_norm)
 		d->norms_evaluated++;
 	d->after_norm = size >= METRICS_MIN_BLOCK && tags & TAGGED(BATCH_NORM);
+	if (d->after_norm)
+		d->normed_stack = d->latest_stack;
 }
 
 /* Live blocks of a model that drops outputs in training, by a line that several layers run: the
@@ -110,7 +168,8 @@ static int evaluates(const struct metrics_pass *p, const struct device_pass *d,
 
 		if (g->category != CATEGORY_ACTIVATIONS)
 			continue;
-		has_norm |= (tags & TAGGED(BATCH_NORM)) != 0;
+		has_norm |= tags & TAGGED(BATCH_NORM) ||
+			    (d->normed_stack && g->stack == d->normed_stack);
 		may_drop |= is_behind_a_layer(g, tags);
 	}
 	for (uint32_t i = 1; i < p->tables->stack_count && may_drop; i++)
@@ -135,10 +194,10 @@ static void find_buffers(struct metrics *m, const struct snapshot *live)
 void metrics_find_models(const struct metrics_pass *p, const struct device_pass *d,
 			 const struct snapshot *live)
 {
-	d->m->first_caller = !d->called_untrained && d->pending.count + d->trained.count == 1;
 	d->m->evaluation_mode = evaluates(p, d, live);
 	find_buffers(d->m, live);
 	d->m->roots = metrics_count_roots(p, live);
 	d->m->moved_models = count_moved(p->tables, live);
 	d->m->loss_network = loss_network(p, live);
+	d->m->first_model = first_model(p, d, live);
 }

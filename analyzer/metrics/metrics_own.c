@@ -47,6 +47,31 @@ static void find_many_inputs(const struct metrics_pass *p, const struct device_p
 	}
 }
 
+/* Is it the job's own code, in a constructor or not, without a sign of a parameter? */
+static int is_of_job(const struct tables *t, uint32_t stack)
+{
+	uint32_t flags = tables_stack_flags(t, stack);
+	enum block_hint hint = stack_hint(flags);
+
+	return flags & STACK_FRAMES && !(flags & (STACK_MODULE | STACK_LOSS | STACK_LOADING)) &&
+	       (hint == HINT_NOTHING || hint == HINT_INPUTS);
+}
+
+/* Finds what a constructor of the job's own made that is of no module: a data set, or a buffer. */
+static void find_constructed(const struct metrics_pass *p, const struct device_pass *d,
+			     const struct snapshot *live)
+{
+	for (size_t i = 0; i < live->count; i++) {
+		const struct block_group *g = &live->groups[i];
+
+		if (g->category == CATEGORY_INPUTS && g->bytes > d->m->data &&
+		    tables_stack_flags(p->tables, g->stack) & STACK_INIT &&
+		    !size_counts_find(&live->parameters, g->largest) &&
+		    is_of_job(p->tables, g->stack))
+			set_data(d->m, g->stack, g->bytes, g->blocks);
+	}
+}
+
 /* Finds the tensors of one line of the job's own code that ran in this step for the first time.
  * They are no inputs that each step needs, which an earlier step would have had. Large results of
  * one step are freed in it. Copies of parameters do not count, nor does what a loop makes for each
@@ -72,21 +97,12 @@ static void find_new_data(const struct metrics_pass *p, const struct device_pass
 		set_data(m, g->stack, g->bytes, g->blocks);
 	}
 	find_many_inputs(p, d, live);
+	find_constructed(p, d, live);
 	if (live->duplicates.request_is_own && d->failure->stack < p->tables->stack_count &&
 	    !d->stacks[d->failure->stack].blocks && d->failure->requested > m->data)
 		set_data(m, d->failure->stack, d->failure->requested, 1);
 	m->data_of_no_grad =
 		m->data && tables_stack_flags(p->tables, m->data_stack) & STACK_NO_GRAD;
-}
-
-/* Is it the job's own code, in a constructor or not, without a sign of a parameter? */
-static int is_of_job(const struct tables *t, uint32_t stack)
-{
-	uint32_t flags = tables_stack_flags(t, stack);
-	enum block_hint hint = stack_hint(flags);
-
-	return flags & STACK_FRAMES && !(flags & (STACK_MODULE | STACK_LOSS | STACK_LOADING)) &&
-	       (hint == HINT_NOTHING || hint == HINT_INPUTS);
 }
 
 /* Small blocks, without a stack, that count as inputs: samples of a data set. */

@@ -147,8 +147,8 @@ static void record_stack(const struct metrics_pass *p, struct device_pass *d,
 		l->named_run = d->run + 1;
 	}
 	if (!d->is_past) {
-		metrics_note_block(d, l, r);
 		metrics_note_mode(d, r->bytes, p->tags[r->stack]);
+		metrics_note_block(d, l, r);
 	}
 	l->now = r->bytes > l->now ? r->bytes : l->now;
 	l->live = bytes_add(l->live, r->bytes);

@@ -156,6 +156,7 @@ struct device_pass {
 	int after_norm;
 	bytes latest; /* the latest block, if none was freed since; else 0 */
 	uint32_t latest_stack;
+	uint32_t normed_stack;                      /* of the block before the latest batch norm */
 	struct recent_block recent[METRICS_RECENT]; /* the newest blocks with a stack: a ring */
 	uint32_t recent_count;
 

@@ -52,13 +52,20 @@ void metrics_note_block(struct device_pass *d, struct stack_levels *l, const str
 	}
 }
 
+/* Is a block of twice the size of one before, but for what the allocator left with either? */
+static int is_twice(bytes now, bytes was)
+{
+	return same_size(now, 2 * was) ||
+	       (now >= 4 * REST && now <= 2 * was + REST && now >= 2 * was - REST);
+}
+
 /* `p.data = p.data.to(type)`, as Module._apply does it too: the old block is freed right after the
  * new one was made. */
 void metrics_note_freed(struct device_pass *d, const struct mt_record *was)
 {
 	struct stack_levels *l = &d->stacks[d->latest_stack];
 
-	if (!d->backward_seen && same_size(d->latest, 2 * was->bytes)) {
+	if (!d->backward_seen && is_twice(d->latest, was->bytes)) {
 		add(&l->widened, d->latest);
 		if (!d->pending.count && d->phase != PHASE_EVALUATION &&
 		    was->stack != d->latest_stack) {
@@ -81,15 +88,22 @@ static bytes widened(const struct block_group *g, const struct stack_levels *l)
 	return l->widens_sizes ? l->widened_before : 0;
 }
 
+/* PEFT converts what is not quantised to fp32, which is little of a quantised base, and all of
+ * another. */
 void metrics_find_widened(const struct metrics_pass *p, const struct device_pass *d,
 			  const struct snapshot *live)
 {
+	bytes for_quantised = 0;
+
 	for (size_t i = 0; i < live->count; i++) {
 		const struct block_group *g = &live->groups[i];
 
-		if (g->stack < p->tables->stack_count && !(p->tags[g->stack] & TAGGED(WIDENED)))
-			add(&d->m->widened, smaller_of(g->bytes, widened(g, &d->stacks[g->stack])));
+		if (g->stack < p->tables->stack_count)
+			add(p->tags[g->stack] & TAGGED(WIDENED) ? &for_quantised : &d->m->widened,
+			    smaller_of(g->bytes, widened(g, &d->stacks[g->stack])));
 	}
+	if (for_quantised >= d->m->parameters / 10 * 8)
+		add(&d->m->widened, for_quantised);
 }
 
 /* Do the blocks grow, step by step, or outside of steps, and replace each other? A line may make

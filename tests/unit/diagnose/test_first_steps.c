@@ -48,15 +48,24 @@ static void a_model_that_may_not_be_trained_comes_before_the_activations(void **
 
 	(void)state;
 	m.again = 0;
-	m.moved_models = 2;
 	assert_cause(&m, "ACT_PEAK");
-	m.first_caller = 1;
+	m.first_model = 900 * MIB;
 	assert_cause(&m, "FIRST_MODEL_GRAPH");
 	assert_int_equal(confidence_of_cause(&m), 0);
-	m.moved_models = 1;
+	m.first_model = 0;
 	assert_cause(&m, "ACT_PEAK");
 	m.loss_network = 600 * MIB;
 	assert_cause(&m, "LOSS_NETWORK_GRAPH");
+	/* The backward pass is in the loss yet; then it has made gradients. */
+	m.in_forward = 0;
+	m.in_backward = 1;
+	assert_cause(&m, "LOSS_NETWORK_GRAPH");
+	m.first_model = 900 * MIB;
+	assert_cause(&m, "LOSS_NETWORK_GRAPH");
+	m.gradients = 10 * MIB;
+	assert_cause(&m, "ACT_PEAK");
+	m.gradients = m.in_backward = m.first_model = 0;
+	m.in_forward = 1;
 	/* The model drops nothing, and nearly all that it made is there. */
 	m.evaluation_mode = 1;
 	m.run_live = 1500 * MIB;

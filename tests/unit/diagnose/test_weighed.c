@@ -63,7 +63,7 @@ static void the_first_layers_of_a_large_batch_are_no_graph(void **state)
 	m.run_size_ratio = 300;
 	assert_cause(&m, "EVAL_GRAPH_KEPT");
 	m.run_evaluates = 0;
-	assert_cause(&m, "EVAL_BATCH_LARGE");
+	assert_cause(&m, "EVAL_GRAPH_KEPT");
 	m.run_size_ratio = 120;
 	assert_cause(&m, "EVAL_GRAPH_KEPT");
 }
@@ -222,6 +222,90 @@ static void small_temporaries_of_the_first_step_follow_the_states(void **state)
 	assert_cause(&m, "OPT_FIRST_STEP_JUMP");
 }
 
+/* The states are twice the temporaries, and two ranks could share them. */
+static void states_that_ranks_could_share_come_before_temporaries(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.in_backward = m.activations = 0;
+	m.in_optimizer = m.step = m.steps = 1;
+	m.world_size = 2;
+	m.optimizer_states = 600 * MIB;
+	m.optimizer_temporaries = 300 * MIB;
+	assert_cause(&m, "OPT_FOREACH_TEMP");
+	m.data_parallel = 1;
+	assert_cause(&m, "DIST_OPT_OFF");
+	/* In a later step the states were there before. */
+	m.step = m.steps = 3;
+	assert_cause(&m, "OPT_FOREACH_TEMP");
+}
+
+/* Of each of six steps, one line of the model has the outputs of six layers. */
+static void outputs_of_layers_are_stored(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.in_backward = 0;
+	m.in_forward = 1;
+	m.step = m.steps = 7;
+	m.tags = TAGGED(OPTIMIZER);
+	m.leak_steps = m.passes_kept = 6;
+	m.leak_blocks = 36;
+	m.leak_bytes = m.kept = m.left = 900 * MIB;
+	m.leak_per_step = 150 * MIB;
+	m.pass_newest = 400 * MIB;
+	m.kept_stacks = 1;
+	m.model_stacks = 20;
+	assert_int_equal(assert_cause(&m, "LAYERS_STORED"), 900 * MIB);
+	/* One result of each step. */
+	m.leak_blocks = 6;
+	assert_cause(&m, "LEAK_GRAPH_RETAINED");
+	/* The model has no other lines: a recurrent cell, whose graph this is. */
+	m.leak_blocks = 36;
+	m.model_stacks = 2;
+	assert_cause(&m, "LEAK_GRAPH_RETAINED");
+}
+
+/* A small model is called 27 times, and a line has 42 blocks of that: of two layers each. */
+static void two_blocks_of_each_call_are_no_results(void **state)
+{
+	struct metrics m = evaluation();
+
+	(void)state;
+	m.run_live = 1200 * MIB;
+	m.run_born = 2600 * MIB;
+	m.run_repeats = 42;
+	m.run_repeat_bytes = 900 * MIB;
+	m.run_calls = 42;
+	m.run_new = m.run_model = 95;
+	m.run_blocks = 80;
+	assert_cause(&m, "EVAL_ACCUMULATION");
+	m.run_calls = 27;
+	m.passes_waiting = 26;
+	m.waiting = 1100 * MIB;
+	assert_cause(&m, "EVAL_GRAPH_KEPT");
+}
+
+/* The tensors of one function of the loss are no larger than a layer's output. */
+static void lines_of_one_function_are_out_of_proportion(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.in_backward = 0;
+	m.in_forward = m.step = 1;
+	m.huge = 150 * MIB;
+	m.huge_sum = 1200 * MIB;
+	m.huge_blocks = m.huge_lines = 8;
+	m.in_proportion = 14;
+	m.layer_output = 140 * MIB;
+	assert_cause(&m, "ACT_PEAK");
+	m.one_function = 1200 * MIB;
+	assert_cause(&m, "HUGE_TENSORS");
+}
+
 /* Three calls of a model without any backward pass: five of its 20 lines have blocks of several. */
 static struct metrics calls(void)
 {
@@ -271,6 +355,10 @@ int main(void)
 		cmocka_unit_test(graphs_of_one_loss_are_no_leak),
 		cmocka_unit_test(gradients_that_are_added_up_are_no_sets),
 		cmocka_unit_test(small_temporaries_of_the_first_step_follow_the_states),
+		cmocka_unit_test(states_that_ranks_could_share_come_before_temporaries),
+		cmocka_unit_test(outputs_of_layers_are_stored),
+		cmocka_unit_test(two_blocks_of_each_call_are_no_results),
+		cmocka_unit_test(lines_of_one_function_are_out_of_proportion),
 		cmocka_unit_test(what_a_few_layers_leave_is_stored),
 	};
 

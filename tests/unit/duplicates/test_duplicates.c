@@ -156,6 +156,9 @@ static void copies_of_gradients_are_found(void **state)
 	assert_int_equal(d.gradient_copies, 15 * MIB);
 	d = duplicates_with(&s, BATCH, 40 * MIB, 30);
 	assert_int_equal(d.gradient_copies, 3 * MIB);
+	/* A deep copy of the model. */
+	s.info[BATCH].tags = TAGGED(COPY);
+	assert_int_equal(duplicates_with(&s, BATCH, 3 * MIB, 30).gradient_copies, 0);
 }
 
 /* An optimizer that allocates nothing, in the fourth step: what this step's own code makes behind

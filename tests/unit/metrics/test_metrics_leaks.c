@@ -120,6 +120,49 @@ static void a_step_may_fail_while_it_stores(void **state)
 	assert_false(in_the_fifth_step(STORED, 3).leak_storing);
 }
 
+/* Five backward passes have left gradients of this size beside parameters of 50 MiB, and with each
+ * a forward pass of 10 MiB stayed. */
+static struct metrics passes_kept(bytes gradients, uint64_t tags)
+{
+	struct stack_levels stacks[STACKS] = { 0 };
+	struct metrics m = { .failed = 1,
+			     .tags = tags,
+			     .parameters = 50 * MIB,
+			     .passes_kept = 4,
+			     .kept = 40 * MIB };
+	struct failure f = { 0 };
+	struct device device = { .outlived = gradients };
+	struct device_pass d = {
+		.m = &m, .stacks = stacks, .step = 4, .count = 4, .failure = &f, .device = &device
+	};
+	struct surviving_block blocks[8];
+	size_t count = 0;
+
+	for (uint16_t age = 0; age <= 4; age++)
+		blocks[count++] = (struct surviving_block){ .stack = LEAK,
+							    .age = age,
+							    .size = age ? 10 * MIB : 6 * MIB };
+	metrics_find_leaks(&tables, &d, blocks, count);
+	return m;
+}
+
+static void derivatives_of_inputs_are_within_one_loss(void **state)
+{
+	struct metrics m = passes_kept(5 * MIB, 0);
+
+	(void)state;
+	assert_true(m.within_loss);
+	assert_int_equal(m.waiting, 40 * MIB);
+	assert_int_equal(m.passes_waiting, 4);
+	assert_int_equal(m.kept, 0);
+	assert_int_equal(m.leak_bytes, 0);
+	m = passes_kept(200 * MIB, 0);
+	assert_false(m.within_loss);
+	assert_int_equal(m.kept, 40 * MIB);
+	assert_int_equal(m.leak_bytes, 40 * MIB);
+	assert_false(passes_kept(5 * MIB, TAGGED(OPTIMIZER)).within_loss);
+}
+
 /* A hook's copies are no activations, and this step would have had 10 MiB of them too. */
 static void the_copies_of_a_hook_are_needed_by_no_step(void **state)
 {
@@ -145,6 +188,7 @@ int main(void)
 		cmocka_unit_test(a_step_may_need_its_own_blocks),
 		cmocka_unit_test(the_jobs_own_code_stores_what_no_model_made),
 		cmocka_unit_test(the_copies_of_a_hook_are_needed_by_no_step),
+		cmocka_unit_test(derivatives_of_inputs_are_within_one_loss),
 		cmocka_unit_test(what_follows_a_step_counts_as_the_next_ones),
 		cmocka_unit_test(a_step_needs_what_is_more_than_any_has_left),
 		cmocka_unit_test(a_step_may_fail_while_it_stores),

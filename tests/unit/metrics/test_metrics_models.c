@@ -5,7 +5,7 @@
 
 #define MIB (INT64_C(1) << 20)
 
-enum { TEACHER_LINE = 1, STUDENT_LINE, HEAD_LINE, CUDA, CUDA_TABLE, FRAMES };
+enum { TEACHER_LINE = 1, STUDENT_LINE, HEAD_LINE, CUDA, CUDA_TABLE, VGG_FORWARD, FRAMES };
 enum {
 	TEACHER = 1,
 	TEACHER_TABLE,
@@ -16,19 +16,27 @@ enum {
 	LOSS_ITSELF,
 	NORM,
 	DROP,
+	VGG,
+	ENCODES,
+	DECODES,
 	STACKS
 };
 
 /* PyTorch's own frames differ by the kind of the parameter. */
 static const uint32_t teacher[] = { CUDA, TEACHER_LINE }, table[] = { CUDA_TABLE, TEACHER_LINE },
-		      student[] = { CUDA, STUDENT_LINE }, head[] = { CUDA, HEAD_LINE };
-static unsigned char kinds[FRAMES] = { [CUDA] = FRAME_LIBRARY, [CUDA_TABLE] = FRAME_LIBRARY };
-static struct mt_frame frames[FRAMES];
+		      student[] = { CUDA, STUDENT_LINE }, head[] = { CUDA, HEAD_LINE },
+		      vgg[] = { CUDA, VGG_FORWARD };
+static unsigned char kinds[FRAMES] = {
+	[CUDA] = FRAME_LIBRARY, [CUDA_TABLE] = FRAME_LIBRARY, [VGG_FORWARD] = FRAME_FORWARD
+};
+static struct str strings[] = { { 0 }, { "Vgg16.forward", 13 } };
+static struct mt_frame frames[FRAMES] = { [VGG_FORWARD] = { .function = 1 } };
 static struct stack stacks[STACKS] = {
 	[TEACHER] = { .frame_count = 2, .frames = teacher },
 	[TEACHER_TABLE] = { .frame_count = 2, .frames = table },
 	[STUDENT] = { .frame_count = 2, .frames = student },
 	[HEAD] = { .frame_count = 2, .frames = head },
+	[VGG] = { .frame_count = 2, .frames = vgg },
 };
 #define MOVED                                                     \
 	{                                                         \
@@ -41,10 +49,14 @@ static uint64_t tags[STACKS] = {
 	[MODEL_LAYER] = TAGGED(MODEL) | TAGGED(LAYER),
 	[LOSS_LAYER] = TAGGED(MODEL) | TAGGED(LOSS_NETWORK) | TAGGED(LAYER),
 	[LOSS_ITSELF] = TAGGED(MODEL) | TAGGED(LOSS_NETWORK),
+	[VGG] = TAGGED(MODEL),
+	[ENCODES] = TAGGED(MODEL) | TAGGED(ENCODER),
+	[DECODES] = TAGGED(MODEL) | TAGGED(DECODER),
 };
 
 static struct stack_levels levels[STACKS];
 
+/* 800 MiB are activations, 500 of them of a call after which another line called a model. */
 static struct metrics found(struct block_group *groups, size_t count, size_t callers)
 {
 	const struct tables t = { .stack_count = STACKS,
@@ -52,10 +64,14 @@ static struct metrics found(struct block_group *groups, size_t count, size_t cal
 				  .frames = frames,
 				  .frame_kinds = kinds,
 				  .frame_count = FRAMES,
-				  .stack_info = info };
-	const struct snapshot live = { .groups = groups, .count = count };
+				  .stack_info = info,
+				  .strings = strings,
+				  .string_count = 2 };
+	const struct snapshot live = { .groups = groups,
+				       .count = count,
+				       .by_category[CATEGORY_ACTIVATIONS] = 800 * MIB };
 	struct metrics_pass p = { .tables = &t, .tags = tags };
-	struct metrics m = { 0 };
+	struct metrics m = { .again = 500 * MIB, .again_is_new = 1, .again_was_new = 1 };
 	struct device_pass d = { .m = &m, .pending.count = callers, .stacks = levels };
 
 	metrics_find_models(&p, &d, &live);
@@ -78,10 +94,12 @@ static void models_have_lines_of_their_own(void **state)
 
 	(void)state;
 	assert_int_equal(m.moved_models, 2);
-	assert_true(m.first_caller);
+	assert_int_equal(m.first_model, 800 * MIB);
+	/* Two lines have called models, and not of one class as far as that is known. */
+	assert_int_equal(found(groups, 4, 2).first_model, 0);
 	m = found(groups, 2, 2);
 	assert_int_equal(m.moved_models, 1);
-	assert_false(m.first_caller);
+	assert_int_equal(m.first_model, 0);
 	/* Three parameters, and two of a head: no model. */
 	groups[0] = groups[3];
 	assert_int_equal(found(groups, 2, 1).moved_models, 0);
@@ -105,6 +123,38 @@ static void a_network_in_the_loss_is_beside_the_model(void **state)
 	assert_int_equal(found(groups, 2, 1).loss_network, 0);
 	/* A loss without layers is no network. */
 	assert_int_equal(found(groups + 1, 2, 1).loss_network, 0);
+}
+
+static void two_models_of_one_class_may_be_teacher_and_student(void **state)
+{
+	struct block_group groups[] = { parameters(TEACHER, 4), parameters(STUDENT, 4),
+					kept(VGG, 60 * MIB) };
+
+	(void)state;
+	assert_int_equal(found(groups, 3, 2).first_model, 500 * MIB);
+	/* One model, which two lines call. */
+	assert_int_equal(found(groups + 1, 2, 2).first_model, 0);
+}
+
+static void a_vgg_beside_the_model_is_a_losss(void **state)
+{
+	struct block_group groups[] = { kept(VGG, 60 * MIB), kept(MODEL_LAYER, 30 * MIB) };
+
+	(void)state;
+	assert_int_equal(found(groups, 2, 1).loss_network, 60 * MIB);
+	/* A classifier. */
+	assert_int_equal(found(groups, 1, 1).loss_network, 0);
+}
+
+static void an_encoder_of_latents_is_not_trained(void **state)
+{
+	struct block_group groups[] = { kept(ENCODES, 60 * MIB), kept(MODEL_LAYER, 30 * MIB),
+					kept(DECODES, 10 * MIB) };
+
+	(void)state;
+	assert_int_equal(found(groups, 2, 2).first_model, 60 * MIB);
+	/* The autoencoder is what the job trains. */
+	assert_int_equal(found(groups, 3, 2).first_model, 0);
 }
 
 /* batch_norm() made 4 MiB, and then a block of this size. */
@@ -134,6 +184,27 @@ static void a_batch_norm_without_statistics_is_in_evaluation_mode(void **state)
 	assert_true(is_evaluated(4 * MIB, TAGGED(MODEL)));
 	/* The recorder has the stacks of small blocks too. */
 	assert_false(is_evaluated(512, TAGGED(BATCH_NORM)));
+}
+
+/* The output is gone after the activation function; a graph has the input, of the layer before. */
+static void a_graph_has_the_input_of_a_batch_norm(void **state)
+{
+	struct block_group groups[] = { kept(MODEL_LAYER, 4 * MIB), kept(LOSS_LAYER, 4 * MIB) };
+	const struct tables t = { .stack_count = STACKS, .stacks = stacks, .stack_info = info };
+	struct snapshot live = { .groups = groups, .count = 1 };
+	struct metrics_pass p = { .tables = &t, .tags = tags };
+	struct metrics m = { 0 };
+	struct device_pass d = { .m = &m, .stacks = levels, .latest_stack = MODEL_LAYER };
+
+	(void)state;
+	metrics_note_mode(&d, 4 * MIB, TAGGED(BATCH_NORM));
+	metrics_note_mode(&d, 4 * MIB, TAGGED(MODEL));
+	metrics_find_models(&p, &d, &live);
+	assert_true(m.evaluation_mode);
+	/* What is kept is of another model. */
+	live.groups = groups + 1;
+	metrics_find_models(&p, &d, &live);
+	assert_false(m.evaluation_mode);
 }
 
 static void a_model_that_drops_nothing_is_in_evaluation_mode(void **state)
@@ -182,6 +253,10 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(models_have_lines_of_their_own),
 		cmocka_unit_test(a_network_in_the_loss_is_beside_the_model),
+		cmocka_unit_test(two_models_of_one_class_may_be_teacher_and_student),
+		cmocka_unit_test(a_vgg_beside_the_model_is_a_losss),
+		cmocka_unit_test(an_encoder_of_latents_is_not_trained),
+		cmocka_unit_test(a_graph_has_the_input_of_a_batch_norm),
 		cmocka_unit_test(buffers_of_one_size_are_told),
 		cmocka_unit_test(a_batch_norm_without_statistics_is_in_evaluation_mode),
 		cmocka_unit_test(a_model_that_drops_nothing_is_in_evaluation_mode),

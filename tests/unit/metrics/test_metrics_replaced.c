@@ -93,17 +93,45 @@ static void a_conversion_to_twice_the_size_widens(void **state)
 	assert_int_equal(widened(*state, ((struct fixture *)*state)->setup, 2), 80 * MIB);
 }
 
-/* PEFT keeps what bitsandbytes does not quantise in fp32: these are parameters, and no mistake. */
+static uint32_t prepares(struct fixture *f)
+{
+	return write_stack(&f->w, f->c10,
+			   write_frame(&f->w, "prepare_model_for_kbit_training",
+				       "/p/site-packages/peft/utils/other.py", 209),
+			   write_frame(&f->w, "main", "/job/train.py", 10), 0, 0);
+}
+
+/* PEFT keeps what bitsandbytes does not quantise in fp32: these are parameters, and no mistake
+ * beside a base that is quantised. */
 static void what_peft_prepares_is_meant(void **state)
 {
 	struct fixture *f = *state;
-	uint32_t prepare = write_stack(&f->w, f->c10,
-				       write_frame(&f->w, "prepare_model_for_kbit_training",
-						   "/p/site-packages/peft/utils/other.py", 209),
-				       write_frame(&f->w, "main", "/job/train.py", 10), 0, 0);
 
-	assert_int_equal(widened(f, prepare, 2), 0);
-	assert_int_equal(f->report.ranks[0].metrics->parameters, 80 * MIB);
+	make(f, f->setup, 40 * MIB);
+	assert_int_equal(widened(f, prepares(f), 2), 0);
+	assert_int_equal(f->report.ranks[0].metrics->parameters, 120 * MIB);
+}
+
+static void a_base_that_is_not_quantised_becomes_twice_as_large(void **state)
+{
+	assert_int_equal(widened(*state, prepares(*state), 2), 80 * MIB);
+}
+
+/* The allocator leaves up to 1 MiB with a block. */
+static void a_conversion_may_get_a_larger_block(void **state)
+{
+	struct fixture *f = *state;
+
+	for (bytes size = 4 * MIB; size <= 16 * MIB; size += 4 * MIB) {
+		uint64_t old = make(f, f->setup, size);
+
+		make(f, f->setup, 2 * size + MIB / 2);
+		drop(f, f->setup, old, size);
+	}
+	micro_batch(f);
+	f->w.header.exit_status = 1;
+	fixture_event(f, MT_TENSOR_OOM, MIB, GIB, f->model);
+	assert_int_equal(fixture_report(f)->metrics->widened, 82 * MIB);
 }
 
 /* p.data = p.data.to(torch.float64): no frame says that it is a parameter. */
@@ -319,6 +347,8 @@ int main(void)
 		CASE(a_conversion_to_twice_the_size_widens),
 		CASE(the_jobs_own_code_may_convert),
 		CASE(what_peft_prepares_is_meant),
+		CASE(a_base_that_is_not_quantised_becomes_twice_as_large),
+		CASE(a_conversion_may_get_a_larger_block),
 		CASE(a_conversion_to_the_same_size_does_not),
 		CASE(a_data_set_is_no_parameter),
 		CASE(a_tensor_that_doubles_is_no_parameter),

@@ -121,6 +121,55 @@ static void parameters_are_no_logits(void **state)
 	assert_int_equal(m->logits, 50 * MIB);
 }
 
+/* Five lines of a loss have a tensor of 20 MiB each, and ask for one more; or one line has all. */
+static bytes of_one_function(struct fixture *f, int lines)
+{
+	struct writer *w = &f->w;
+	uint32_t call = write_frame(w, "Module._call_impl", TORCH "nn/modules/module.py", 1), where;
+	struct mt_frame line = { .function = write_string(w, "Margin.forward"),
+				 .file = write_string(w, "/job/loss.py") };
+
+	make(f, f->setup, 4 * MIB);
+	make(f, f->model, 10 * MIB);
+	for (uint32_t i = 0; i < 5; i++) {
+		line.line = 20 + (lines > 1 ? i : 0);
+		where = stack(f, write_entry(w, MT_ENTRY_FRAME, &line, sizeof(line)), call,
+			      write_frame(w, "main", "/job/train.py", 40));
+		make(f, where, 20 * MIB);
+	}
+	f->w.header.exit_status = 1;
+	fixture_event(f, MT_TENSOR_OOM, MIB, 20 * MIB, where);
+	return fixture_report(f)->metrics->one_function;
+}
+
+static void lines_of_one_function_make_large_tensors(void **state)
+{
+	assert_int_equal(of_one_function(*state, 5), 120 * MIB);
+}
+
+static void one_line_is_no_function(void **state)
+{
+	assert_int_equal(of_one_function(*state, 1), 0);
+}
+
+/* A data set whose constructor moved it to the GPU, seen in the first step or in a later one. */
+static void what_a_data_set_constructs_is_data(void **state)
+{
+	struct fixture *f = *state;
+	uint32_t line = stack(f, write_frame(&f->w, "Nights.__init__", "/job/data.py", 20), 0, 0);
+	const struct metrics *m;
+
+	make(f, f->setup, 4 * MIB);
+	for (int i = 0; i < 3; i++)
+		make(f, line, 66 * MIB);
+	micro_batch(f);
+	make(f, f->optimizer, 8 * MIB);
+	m = refused(f, f->model);
+	assert_int_equal(m->data, 198 * MIB);
+	assert_int_equal(m->data_blocks, 3);
+	assert_int_equal(m->parameters, 4 * MIB);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -130,6 +179,11 @@ int main(void)
 		cmocka_unit_test_setup_teardown(an_optimizer_of_the_jobs_own_has_temporaries, start,
 						fixture_teardown),
 		cmocka_unit_test_setup_teardown(parameters_are_no_logits, start, fixture_teardown),
+		cmocka_unit_test_setup_teardown(lines_of_one_function_make_large_tensors, start,
+						fixture_teardown),
+		cmocka_unit_test_setup_teardown(one_line_is_no_function, start, fixture_teardown),
+		cmocka_unit_test_setup_teardown(what_a_data_set_constructs_is_data, start,
+						fixture_teardown),
 		cmocka_unit_test_setup_teardown(most_rows_are_looked_up, start, fixture_teardown),
 		cmocka_unit_test_setup_teardown(a_layer_as_large_as_the_table_has_a_whole_gradient,
 						start, fixture_teardown),
