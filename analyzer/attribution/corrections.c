@@ -8,6 +8,7 @@
 
 #define MAX_SETS 64   /* of gradients of one model */
 #define READ_STATES 2 /* Adam's, of each parameter */
+#define MIN_MOMENTA 3 /* live blocks of one line: fewer may be temporaries */
 
 static int has_no_stack(const struct block_context *c, const struct lifetime *l)
 {
@@ -374,6 +375,20 @@ static void find_graphs_of_gradients(const struct block_context *c, struct lifet
 	free(left);
 }
 
+/* SGD makes the momentum of a parameter in its first step, by a line of the step itself. In such a
+ * step the temporaries of one parameter are gone when the next one's are made. */
+static void find_momenta(const struct block_context *c, struct lifetimes *l)
+{
+	for (size_t i = 0; i < l->count; i++) {
+		struct lifetime *x = &l->list[i];
+
+		if (x->category == CATEGORY_TEMPORARIES &&
+		    tables_stack_info(c->in.tables, x->alloc.stack)->tags & TAGGED(MOMENTUM) &&
+		    block_info_of(c, x).siblings.blocks >= MIN_MOMENTA)
+			x->category = CATEGORY_OPTIMIZER_STATES;
+	}
+}
+
 /* A block that the job's own code allocates after the backward pass and keeps may be a state of
  * an optimizer that it wrote itself. Such a block has the size of a parameter; one of another
  * size is data. */
@@ -426,6 +441,7 @@ void correct_categories(const struct block_context *c, struct lifetimes *l)
 	find_gradients(c, l);
 	find_graphs_of_gradients(c, l);
 	find_read_states(c, l);
+	find_momenta(c, l);
 	find_kept_data(c, l);
 	find_small_data(c, l);
 }

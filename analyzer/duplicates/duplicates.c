@@ -55,15 +55,19 @@ static int is_of_forward(const struct lifetime *l, const struct spans *spans,
 	       (l->category == CATEGORY_INPUTS || l->category == CATEGORY_OTHER);
 }
 
-/* A tensor that the job's own code holds, or a module, outside of any forward pass. */
+/* A tensor that the job's own code holds, or a module, outside of any forward pass. PyTorch's
+ * averaged models are deep copies that a file of its optimizers makes. */
 static int is_held(const struct lifetime *l, const struct tables *t)
 {
+	int is_copy = (tables_stack_info(t, l->alloc.stack)->tags & TAGGED(COPY)) != 0;
+
 	return l->alloc.bytes >= TRAINED_MIN_SIZE &&
 	       (l->category == CATEGORY_PARAMETERS || l->category == CATEGORY_BUFFERS ||
 		l->category == CATEGORY_INPUTS || l->category == CATEGORY_OTHER ||
 		l->category == CATEGORY_TEMPORARIES) &&
 	       !(tables_stack_flags(t, l->alloc.stack) &
-		 (STACK_MODULE | STACK_LOSS | STACK_OPTIMIZER | STACK_BACKWARD | STACK_CLIPPING)) &&
+		 (STACK_MODULE | STACK_LOSS | (is_copy ? 0 : STACK_OPTIMIZER) | STACK_BACKWARD |
+		  STACK_CLIPPING)) &&
 	       !(t->thread_flags[l->alloc.thread] & THREAD_AUTOGRAD);
 }
 
@@ -107,13 +111,21 @@ static int has_wider_copies(const struct trained *n, const struct lifetime *cons
 	return sizes >= TRAINED_MIN_SIZES;
 }
 
+/* A parameter that a deep copy made. The allocator may have left more or less with its block than
+ * with that of the parameter that it is like. */
+static int is_deep_copy(const struct lifetime *l, const struct tables *t)
+{
+	return l->category == CATEGORY_PARAMETERS &&
+	       tables_stack_info(t, l->alloc.stack)->tags & TAGGED(COPY);
+}
+
 /* Of each size, as many blocks as are trained are the model's; the others are copies. */
 static void find_copies(struct duplicates *d, const struct trained *n, const struct spans *spans,
 			const struct tables *t, const struct lifetime *const *held, size_t count)
 {
 	struct size_counts met = { 0 }, all = { 0 }, own = { 0 };
 	bytes parameters = 0;
-	int has_wider = has_wider_copies(n, held, count);
+	int has_wider = has_wider_copies(n, held, count), deep = 0;
 
 	for (size_t i = 0; i < count; i++) {
 		size_counts_add(&met, held[i]->alloc.bytes);
@@ -126,11 +138,15 @@ static void find_copies(struct duplicates *d, const struct trained *n, const str
 	for (size_t i = count; i-- > 0;) {
 		const struct mt_record *r = &held[i]->alloc;
 		struct size_count *left = size_counts_at(&met, r->bytes);
-		uint64_t trained = trained_of(n, r->bytes);
+		uint64_t trained = trained_of(n, r->bytes), near = trained_near(n, r->bytes);
+		int is_copy = trained && left && left->count > trained &&
+			      size_counts_count_near(&all, r->bytes) > near;
 
-		if (!(has_wider && is_twice_as_wide(n, held[i])) &&
-		    (!trained || !left || left->count <= trained ||
-		     size_counts_count_near(&all, r->bytes) <= trained_near(n, r->bytes)))
+		if (is_deep_copy(held[i], t)) {
+			is_copy = near && size_counts_count_near(&met, r->bytes) > near;
+			deep |= is_copy;
+		}
+		if (!is_copy && !(has_wider && is_twice_as_wide(n, held[i])))
 			continue;
 		if (left)
 			left->count--;
@@ -145,7 +161,7 @@ static void find_copies(struct duplicates *d, const struct trained *n, const str
 	/* A frozen part of the model has layers of the same sizes, and no copy of the rest. But no
 	 * module has what the job's own code made, in several sizes of parameters: it is a copy of
 	 * a part, too. */
-	if (d->copies < parameters / 100 * MIN_COPIED) {
+	if (d->copies < parameters / 100 * (deep ? MIN_TWIN : MIN_COPIED)) {
 		d->copies = 0;
 		d->copies_count = 0;
 		for (size_t i = 0; own.count >= TRAINED_MIN_SIZES && i < own.count; i++) {

@@ -36,9 +36,10 @@ void metrics_find_sizes(struct device_pass *d, struct metrics_pass *p, const str
 			break;
 		stack = request ? request->stack : s->groups[i].stack;
 		/* Some optimizers make states wherever they first need them. In a step that failed,
-		 * what stays is not known. */
-		if (!d->failure && s->groups[i].category == CATEGORY_OPTIMIZER_STATES && stack &&
-		    stack < p->tables->stack_count)
+		 * what stays is not known, but for momenta. */
+		if (!request && s->groups[i].category == CATEGORY_OPTIMIZER_STATES && stack &&
+		    stack < p->tables->stack_count &&
+		    (!d->failure || p->tags[stack] & TAGGED(MOMENTUM)))
 			p->tags[stack] |= TAGGED(STATE);
 		size = request ? request->requested : s->groups[i].largest;
 		if (stack >= p->tables->stack_count || size < METRICS_MIN_BLOCK)

@@ -113,6 +113,24 @@ static void some_small_blocks_are_parameters(void **state)
 			 4 * MIB + 900 * (4 << 10));
 }
 
+/* The job fails in the first step of SGD, which has made the momenta of three parameters. */
+static void momenta_are_states(void **state)
+{
+	struct fixture *f = *state;
+	uint32_t line =
+		stack(f, write_frame(&f->w, "_single_tensor_sgd", TORCH "optim/sgd.py", 361),
+		      write_frame(&f->w, "SGD.step", TORCH "optim/sgd.py", 122),
+		      write_frame(&f->w, "main", "/job/train.py", 10));
+
+	make(f, f->setup, 40 * MIB);
+	micro_batch(f);
+	for (int i = 0; i < 3; i++)
+		make(f, line, 10 * MIB);
+	f->w.header.exit_status = 1;
+	write_event(&f->w, MT_TENSOR_OOM, 10 * MIB, MIB, line, f->python);
+	assert_int_equal(of(run(f), CATEGORY_OPTIMIZER_STATES), 30);
+}
+
 /* A model that is built on the GPU allocates its parameters in constructors. */
 static void what_a_constructor_makes_may_be_parameters(void **state)
 {
@@ -330,6 +348,7 @@ int main(void)
 		CASE(some_small_blocks_are_parameters),
 		CASE(what_a_constructor_makes_may_be_data),
 		CASE(what_a_constructor_makes_may_be_parameters),
+		CASE(momenta_are_states),
 		CASE(a_class_without_a_forward_method_holds_data),
 		CASE(buckets_may_be_the_gradients),
 		CASE(buckets_beside_gradients_are_communication),

@@ -1,4 +1,5 @@
-/* What a forward pass makes is no copy of the parameters whose sizes it has by chance. */
+/* What a forward pass makes is no copy of the parameters whose sizes it has by chance; an averaged
+ * model is one. */
 #include "scene.h"
 
 #include "duplicates/duplicates.h"
@@ -37,9 +38,34 @@ static void what_comes_before_it_may_be_one(void **state)
 	assert_int_equal(d.copies_count, 3);
 }
 
+/* torch.optim.swa_utils.AveragedModel: one of the blocks is half a MiB larger than its parameter's.
+ */
+static void an_averaged_model_is_found(void **state)
+{
+	const struct failed_request none = { .stack = MT_NO_STACK };
+	struct scene s;
+	struct duplicates d;
+
+	(void)state;
+	training(&s);
+	s.info[FIRST].tags = TAGGED(COPY);
+	s.info[FIRST].flags = STACK_FRAMES | STACK_OPTIMIZER;
+	block(&s, 21, FIRST, MIB, CATEGORY_PARAMETERS);
+	block(&s, 22, FIRST, 2 * MIB, CATEGORY_PARAMETERS);
+	block(&s, 23, FIRST, 3 * MIB + MIB / 2, CATEGORY_PARAMETERS);
+	d = duplicates_live(&s.live, &s.all, &s.tables, &none, 30);
+	assert_int_equal(d.copies, 6 * MIB + MIB / 2);
+	assert_int_equal(d.copies_count, 3);
+	/* What the optimizer makes itself is no copy. */
+	s.info[FIRST].tags = 0;
+	d = duplicates_live(&s.live, &s.all, &s.tables, &none, 30);
+	assert_int_equal(d.copies, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(an_averaged_model_is_found),
 		cmocka_unit_test(what_follows_from_the_models_call_is_no_copy),
 		cmocka_unit_test(what_comes_before_it_may_be_one),
 	};
