@@ -35,7 +35,7 @@ SAYS_THE_SAME = {"BUFFERS_LARGE": {"DATA_IN_SETUP"}, "LAYERS_STORED": {"HOOKS_ST
                  "EVAL_MODE_GRAPH": {"INFERENCE_GRAPH", "EARLIER_CALL", "REFERENCE_GRAPH", "GRAPH_UNUSED"},
                  "FIRST_MODEL_GRAPH": {"EARLIER_CALL", "REFERENCE_GRAPH"},
                  "LOSS_NETWORK_GRAPH": {"EARLIER_CALL", "REFERENCE_GRAPH"}}
-SETS = "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth", "eleventh", "twelfth", "thirteenth"  # in the order in which they were written
+SETS = "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth", "eleventh", "twelfth", "thirteenth", "fourteenth"  # in the order in which they were written
 LIMIT = 600  # seconds for a run
 # Runs scripts as __main__, each in a forked child, and leaves what each needed, by PyTorch's own counters. A process of its own has one script only,
 # as torchrun starts it. What is recorded does not go through it.
