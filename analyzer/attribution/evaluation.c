@@ -40,15 +40,14 @@ static int by_caller(const void *a, const void *b)
 {
 	uint32_t x = ((const struct calls *)a)->caller, y = ((const struct calls *)b)->caller;
 
-	return x != y ? ORDER(x, y)
-		      : ORDER(((const struct calls *)a)->first, ((const struct calls *)b)->first);
+	return ORDER(x, y);
 }
 
-static int has_caller(const void *key, const void *c)
+static int by_caller_and_time(const void *a, const void *b)
 {
-	uint32_t x = ((const struct calls *)key)->caller, y = ((const struct calls *)c)->caller;
+	const struct calls *x = a, *y = b;
 
-	return ORDER(x, y);
+	return x->caller != y->caller ? by_caller(a, b) : ORDER(x->first, y->first);
 }
 
 static int is_call(const struct span *s)
@@ -60,7 +59,7 @@ static struct calls *calls_from(const struct lines *l, const struct span *s)
 {
 	struct calls key = { .caller = s->caller };
 
-	return bsearch(&key, l->calls, l->call_count, sizeof(*l->calls), has_caller);
+	return bsearch(&key, l->calls, l->call_count, sizeof(*l->calls), by_caller);
 }
 
 /* The blocks that the job's own code frees after a call; 0 if a backward pass follows. */
@@ -117,7 +116,7 @@ static void find_lines(struct lines *l)
 		}
 	}
 	if (found)
-		qsort(l->calls, found, sizeof(*l->calls), by_caller);
+		qsort(l->calls, found, sizeof(*l->calls), by_caller_and_time);
 	for (size_t i = 0; i < found; i++) {
 		struct calls *last = l->call_count ? &l->calls[l->call_count - 1] : NULL;
 

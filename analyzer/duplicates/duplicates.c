@@ -55,11 +55,16 @@ static int is_of_forward(const struct lifetime *l, const struct spans *spans,
 	       (l->category == CATEGORY_INPUTS || l->category == CATEGORY_OTHER);
 }
 
+static int is_by_deepcopy(const struct tables *t, uint32_t stack)
+{
+	return (tables_stack_info(t, stack)->tags & TAGGED(COPY)) != 0;
+}
+
 /* A tensor that the job's own code holds, or a module, outside of any forward pass. PyTorch's
  * averaged models are deep copies that a file of its optimizers makes. */
 static int is_held(const struct lifetime *l, const struct tables *t)
 {
-	int is_copy = (tables_stack_info(t, l->alloc.stack)->tags & TAGGED(COPY)) != 0;
+	int is_copy = is_by_deepcopy(t, l->alloc.stack);
 
 	return l->alloc.bytes >= TRAINED_MIN_SIZE &&
 	       (l->category == CATEGORY_PARAMETERS || l->category == CATEGORY_BUFFERS ||
@@ -111,14 +116,6 @@ static int has_wider_copies(const struct trained *n, const struct lifetime *cons
 	return sizes >= TRAINED_MIN_SIZES;
 }
 
-/* A parameter that a deep copy made. The allocator may have left more or less with its block than
- * with that of the parameter that it is like. */
-static int is_deep_copy(const struct lifetime *l, const struct tables *t)
-{
-	return l->category == CATEGORY_PARAMETERS &&
-	       tables_stack_info(t, l->alloc.stack)->tags & TAGGED(COPY);
-}
-
 /* Of each size, as many blocks as are trained are the model's; the others are copies. */
 static void find_copies(struct duplicates *d, const struct trained *n, const struct spans *spans,
 			const struct tables *t, const struct lifetime *const *held, size_t count)
@@ -142,7 +139,9 @@ static void find_copies(struct duplicates *d, const struct trained *n, const str
 		int is_copy = trained && left && left->count > trained &&
 			      size_counts_count_near(&all, r->bytes) > near;
 
-		if (is_deep_copy(held[i], t)) {
+		/* The allocator may have left more or less with the block of a copy than with that
+		 * of the parameter. */
+		if (held[i]->category == CATEGORY_PARAMETERS && is_by_deepcopy(t, r->stack)) {
 			is_copy = near && size_counts_count_near(&met, r->bytes) > near;
 			deep |= is_copy;
 		}
@@ -310,8 +309,7 @@ static int is_own_weight(const struct trained *n, const struct spans *spans, con
 /* The job's own code; a deep copy is one of a model, or of a state. */
 static int may_copy_gradients(const struct tables *t, uint32_t stack)
 {
-	return tables_stack_is_own_code(t, stack) &&
-	       !(tables_stack_info(t, stack)->tags & TAGGED(COPY));
+	return tables_stack_is_own_code(t, stack) && !is_by_deepcopy(t, stack);
 }
 
 static void find_gradient_copies(struct duplicates *d, const struct trained *n,
