@@ -10,7 +10,7 @@ CAUSES = {
     "attention scores": ("ATTN_QUADRATIC",),
     "logits": ("LOGITS_SPIKE",),
     "scores of all positions": ("HUGE_TENSORS", "LOGITS_SPIKE"),  # one line's tensors, over all frames, labels and a vocabulary: parts of them do
-    "one huge temporary": ("HUGE_TENSORS",),
+    "one huge temporary": ("HUGE_TENSORS", "WIDE_LABELS"),
     "whole sequence at once": ("HUGE_TENSORS", "ACT_PEAK"),  # huge tensors of all positions, saved for backward: parts, computed again, do
     "input larger than what is used": ("HUGE_TENSORS", "DATA_ON_GPU"),  # a view keeps all of an input on the GPU
     "earlier pass with a graph": ("GRAPH_UNUSED", "CALL_UNUSED", "GRAPH_KEPT", "FORWARD_REPEATED", "EARLIER_CALL", "LOSSES_SUMMED"),  # passes of one step whose graphs nobody uses
@@ -25,10 +25,10 @@ CAUSES = {
     "data kept on the GPU": ("DATA_ON_GPU", "EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED"),  # each step leaves its batch on the GPU
     "batch too large": ("ACT_PEAK", "LOGITS_SPIKE", "INFERENCE_BATCH"),  # smaller batches, accumulated: whichever of the two is larger, it scales with the batch
     "evaluation batch": ("EVAL_BATCH_LARGE", "BATCH_OUTLIER"),  # the evaluation's batch makes the peak: a smaller one, the training fits
-    "reference with a graph": ("REFERENCE_GRAPH", "CALL_UNUSED", "EVAL_GRAPH_KEPT", "GRADIENTS_UNUSED", "EARLIER_CALL", "FIRST_MODEL_GRAPH", "LOSS_NETWORK_GRAPH", "EVAL_MODE_GRAPH"),  # no_grad() around a model that is not trained
+    "reference with a graph": ("REFERENCE_GRAPH", "CALL_UNUSED", "EVAL_GRAPH_KEPT", "GRADIENTS_UNUSED", "EARLIER_CALL", "FIRST_MODEL_GRAPH", "LOSS_NETWORK_GRAPH", "TEACHER_GRAPH", "GENERATOR_GRAPH", "EVAL_MODE_GRAPH"),  # no_grad() around a model that is not trained
     "whole model recomputed": ("RECOMPUTE_INEFFECTIVE",),  # one checkpoint for all: one for each block
     "recomputation off": ("RECOMPUTE_INEFFECTIVE", "ACT_PEAK"),  # asked for, and not at work: the activations are all there
-    "double precision": ("DOUBLE_PRECISION", "ACT_UPCAST"),  # float64 where float32 was meant
+    "double precision": ("DOUBLE_PRECISION", "DOUBLE_FROM_THE_START", "ACT_UPCAST"),  # float64 where float32 was meant
     "upcast activations": ("ACT_PEAK", "ACT_UPCAST"),  # fp32 copies of bf16 activations are saved for backward
     "second copy of the weights": ("SECOND_MODEL",),  # weights that nothing reads stay beside those that are trained
     "leak outside of PyTorch": ("LEAK_OUTSIDE_TORCH", "LIBRARY_BLOCKS_KEPT"),
