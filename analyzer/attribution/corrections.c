@@ -6,9 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_SETS 64   /* of gradients of one model */
-#define READ_STATES 2 /* Adam's, of each parameter */
-#define MIN_MOMENTA 3 /* live blocks of one line: fewer may be temporaries */
+#define MAX_SETS 64                  /* of gradients of one model */
+#define READ_STATES 2                /* Adam's, of each parameter */
+#define MIN_MOMENTA 3                /* live blocks of one line: fewer may be temporaries */
+#define MIN_SPARE (INT64_C(1) << 20) /* the allocator leaves a block larger than it needs */
 
 static int has_no_stack(const struct block_context *c, const struct lifetime *l)
 {
@@ -192,23 +193,53 @@ static void find_constructed(const struct block_context *c, struct lifetimes *l)
 	size_counts_release(&parameters);
 }
 
-/* If the trace ends within a backward pass, a block of a parameter's size is its gradient. */
+/* A block of the backward pass within which the trace ends. */
+static int is_of_last_backward(const struct block_context *c, const struct lifetime *l)
+{
+	struct block_info f;
+
+	if (l->category != CATEGORY_TEMPORARIES)
+		return 0;
+	f = block_info_of(c, l);
+	return f.alloc_span && !f.free_span && f.alloc_span->phase == PHASE_BACKWARD &&
+	       f.backward_end == c->span_count;
+}
+
+/* If the trace ends within a backward pass, a block of a parameter's size is its gradient; and so
+ * is a block of about the size of a parameter that has none otherwise. */
 static void find_gradients(const struct block_context *c, struct lifetimes *l)
 {
-	struct size_counts parameters = sizes_of(l, 1u << CATEGORY_PARAMETERS);
+	struct size_counts parameters = sizes_of(l, 1u << CATEGORY_PARAMETERS),
+			   without = sizes_of(l, 1u << CATEGORY_PARAMETERS);
+	size_t count = 0;
+	struct lifetime **others = xcalloc(l->count + 1, sizeof(*others));
 
 	for (size_t i = 0; i < l->count; i++) {
 		struct lifetime *x = &l->list[i];
-		struct block_info f;
+		struct size_count *p;
 
-		if (x->category != CATEGORY_TEMPORARIES)
+		if (!is_of_last_backward(c, x))
 			continue;
-		f = block_info_of(c, x);
-		if (f.alloc_span && !f.free_span && f.alloc_span->phase == PHASE_BACKWARD &&
-		    f.backward_end == c->span_count && count_alike(&parameters, x->alloc.bytes))
-			x->category = CATEGORY_GRADIENTS;
+		if (!count_alike(&parameters, x->alloc.bytes)) {
+			others[count++] = x;
+			continue;
+		}
+		p = size_counts_at(&without, x->alloc.bytes);
+		if (p && p->count)
+			p->count--;
+		x->category = CATEGORY_GRADIENTS;
 	}
+	for (size_t i = 0; i < count; i++) {
+		struct size_count *p = size_counts_near(&without, others[i]->alloc.bytes);
+
+		if (!p || others[i]->alloc.bytes <= MIN_SPARE)
+			continue;
+		p->count--;
+		others[i]->category = CATEGORY_GRADIENTS;
+	}
+	free(others);
 	size_counts_release(&parameters);
+	size_counts_release(&without);
 }
 
 /* Is the block a parameter because it was read from a file? A small block has no stack: it counts

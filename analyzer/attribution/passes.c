@@ -6,10 +6,11 @@
 
 #include <stdlib.h>
 
-#define MAX_SHORTER                                                                            \
-	16          /* batches vary in length; a smaller block of one line is of another layer \
-		     */
-#define MIN_GRAPH 8 /* of a forward pass, the least part that a graph of its gradients takes */
+#define MAX_SHORTER                                                                              \
+	16            /* batches vary in length; a smaller block of one line is of another layer \
+		       */
+#define MIN_OF_LINE 4 /* passes that the line of the call separates */
+#define MIN_GRAPH 8   /* of a forward pass, the least part that a graph of its gradients takes */
 #define MIN_LEFT (INT64_C(64) << 10) /* smaller blocks have no stack */
 
 /* A block of the job's own code, or of the model that it calls. */
@@ -95,24 +96,15 @@ static int is_elsewhere(const struct tables *t, uint32_t before, uint32_t now)
 	return 0;
 }
 
-/* The backward passes that are over at a time. `at` goes over the spans, for rising times. */
-struct backwards {
-	const struct spans *spans;
-	size_t at;
-	uint32_t count; /* that have begun */
-};
-
-static int is_backward(const struct backwards *b, size_t span)
+/* Did the line that has called the model make the next block itself, as model(batch.cuda()) does?
+ * It may be the batch of another call, or the labels of this one. */
+static int is_of_line(const struct tables *t, uint32_t before, uint32_t now)
 {
-	return b->spans->list[span].phase == PHASE_BACKWARD;
-}
+	const struct stack *a = tables_stack(t, before), *b = tables_stack(t, now);
 
-/* Blocks that a backward pass recomputes belong to the forward pass before it. */
-static uint32_t backwards_over(struct backwards *b, uint64_t time_ns)
-{
-	for (; b->at < b->spans->count && b->spans->list[b->at].start_ns <= time_ns; b->at++)
-		b->count += is_backward(b, b->at) && (!b->at || !is_backward(b, b->at - 1));
-	return b->count - (b->at && is_backward(b, b->at - 1));
+	return !tables_stack_info(t, now)->model_hash && a->frame_count > b->frame_count &&
+	       !is_elsewhere(t, before, now) &&
+	       is_model_frame(t, frame_from_outside(a, b->frame_count));
 }
 
 /* A pass: the blocks of list[first], list[first + 1]... up to the next one's. */
@@ -127,6 +119,7 @@ struct pass {
 	int is_repeated; /* a later pass has a block of the same stack */
 	int has_loss;    /* a loss function made a block of it */
 	int has_module;  /* a module did */
+	int is_of_line;  /* the line that calls the model began it */
 	int is_sure;     /* code outside of the model began it, or the one before has a loss */
 };
 
@@ -147,6 +140,7 @@ static int begins(const struct pass *p, uint32_t number, const struct rounds *se
 	if (seen->pass != number)
 		return 0;
 	return is_elsewhere(t, before->stack, now->stack) ||
+	       is_of_line(t, before->stack, now->stack) ||
 	       (now->stack == p->model && p->rounds >= 2 * seen->count &&
 		(!now->bytes || now->bytes >= seen->size / MAX_SHORTER));
 }
@@ -190,13 +184,18 @@ static struct pass *divide(const struct made *list, size_t count, const struct s
 
 		if (!p || p->backwards != over ||
 		    begins(p, (uint32_t)*passes, s, &list[i - 1], &list[i], t)) {
-			int is_sure = i && ((p && p->has_loss) ||
+			int of_line = i && is_of_line(t, list[i - 1].stack, list[i].stack);
+			int is_sure = i && ((p && p->has_loss) || of_line ||
 					    is_elsewhere(t, list[i - 1].stack, list[i].stack));
 
 			p = &all[(*passes)++];
-			*p = (struct pass){ .first = i, .backwards = over, .is_sure = is_sure };
+			*p = (struct pass){ .first = i,
+					    .backwards = over,
+					    .is_sure = is_sure,
+					    .is_of_line = of_line };
 		}
-		if (s->pass && s->pass < *passes)
+		/* What the line of the call makes behind it may belong to the same call. */
+		if (s->pass && s->pass < *passes && (list[i].model || !p->is_of_line))
 			all[s->pass - 1].is_repeated = 1;
 		p->has_loss |= (tables_stack_flags(t, list[i].stack) & STACK_LOSS) != 0;
 		p->has_module |= (tables_stack_flags(t, list[i].stack) & STACK_MODULE) != 0;
@@ -220,14 +219,6 @@ static int by_model(const void *a, const void *b)
 	const struct made *x = a, *y = b;
 
 	return x->model != y->model ? ORDER(x->model, y->model) : by_time(a, b);
-}
-
-int passes_called_again(const struct live_passes *live, uint32_t caller)
-{
-	for (uint32_t i = 0; i < live->again_caller_count; i++)
-		if (live->again_callers[i] == caller)
-			return 1;
-	return 0;
 }
 
 /* Calls of the model from one line, after which the same code of the model was called from
@@ -255,6 +246,37 @@ static void find_called_again(struct live_passes *live, struct made *list, size_
 	for (size_t i = 0; i < count; i++)
 		if (passes_called_again(live, list[i].caller))
 			live->again = bytes_add(live->again, list[i].bytes);
+}
+
+/*
+ * The graph of a generator in a step of its discriminator, which judges real examples and drawn
+ * ones: it is called twice, or its name stands above the generator's. The generator's own step
+ * calls it once. A call begins with a block as large as the first one, behind smaller ones.
+ */
+static bytes graph_of_generator(const struct made *list, size_t count, const struct tables *t)
+{
+	const struct made *first = NULL;
+	bytes drawn = 0, in_training = 0;
+	int calls = 0, fell = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		const struct made *x = &list[i];
+		uint64_t tags = tables_stack_info(t, x->stack)->tags;
+
+		if (tags & TAGGED(GENERATOR)) {
+			drawn = bytes_add(drawn, x->bytes);
+			if (tags & TAGGED(DISCRIMINATOR))
+				in_training = bytes_add(in_training, x->bytes);
+		} else if (drawn && tags & TAGGED(DISCRIMINATOR) && x->model) {
+			int begins = !first || (fell && x->stack == first->stack &&
+						(!x->bytes || x->bytes >= first->bytes));
+
+			first = first ? first : x;
+			calls += begins;
+			fell = !begins && (fell || x->bytes <= first->bytes / 2);
+		}
+	}
+	return calls >= 2 ? drawn : in_training;
 }
 
 /* A block of an earlier step that is none of what training keeps. */
@@ -414,6 +436,7 @@ struct live_passes passes_live(const struct lifetimes *l, const struct spans *sp
 	uint32_t over = backwards_over(&backwards, at_ns);
 	struct made largest = { 0 };
 	bytes graph = graph_of_gradients(l, spans, t, now);
+	uint32_t of_line = 0;
 	uint32_t counted = UINT32_MAX; /* the backward passes before the last kept pass */
 
 	live.count = (uint32_t)passes;
@@ -424,8 +447,11 @@ struct live_passes passes_live(const struct lifetimes *l, const struct spans *sp
 		if (!is_past && (i + 1 == passes || !all[i].is_repeated))
 			continue;
 		if (all[i].backwards >= over && all[i + 1].is_sure) {
-			live.waiting = bytes_add(live.waiting, all[i].bytes);
-			live.waiting_count++;
+			bytes *to = all[i + 1].is_of_line ? &live.waiting_of_line : &live.waiting;
+
+			*to = bytes_add(*to, all[i].bytes);
+			live.waiting_count += !all[i + 1].is_of_line;
+			of_line += all[i + 1].is_of_line;
 		}
 		if (all[i].backwards >= over ||
 		    (span_of_step(spans, now, list[all[i].first].time_ns) &&
@@ -439,7 +465,12 @@ struct live_passes passes_live(const struct lifetimes *l, const struct spans *sp
 		if (all[i].largest.bytes > largest.bytes)
 			largest = all[i].largest;
 	}
+	/* One line may call a model twice or three times in one pass, for pairs or triplets. */
+	live.waiting_of_line = of_line >= MIN_OF_LINE ? live.waiting_of_line : 0;
+	live.waiting = bytes_add(live.waiting, live.waiting_of_line);
+	live.waiting_count += of_line >= MIN_OF_LINE ? of_line : 0;
 	live.kept_stack = largest.stack;
+	live.generator = graph_of_generator(list, count, t);
 	if (passes)
 		find_called_again(&live, list + all[passes - 1].first,
 				  count - all[passes - 1].first);

@@ -32,6 +32,9 @@ struct live_passes {
 	/* Bytes of the other passes, if the same code allocated blocks in a later pass too: of
 	 * passes that no backward pass has followed, and of those that one has. */
 	bytes waiting, kept;
+	/* Of waiting, passes behind which the line of the call made the next batch, as
+	 * model(batch.cuda()) does in a loop. */
+	bytes waiting_of_line;
 	uint32_t waiting_count, kept_count, kept_stack; /* the stack of the largest kept block */
 	uint32_t
 		kept_stacks; /* different stacks of blocks of the kept pass that has most of them */
@@ -43,11 +46,20 @@ struct live_passes {
 	uint32_t again_callers[PASSES_CALLERS], again_caller_count;
 	/* Stacks of a block that the other call made, and of one that the first call made. */
 	uint32_t again_stack, first_stack;
+	/* Bytes of the generator of a GAN, if its discriminator was called twice since, or its
+	 * training called the generator: a step of the discriminator needs none of them. */
+	bytes generator;
 	struct left_blocks left;
 };
 
 /* Is it a line whose call of the model another line repeated? */
-int passes_called_again(const struct live_passes *live, uint32_t caller);
+static inline int passes_called_again(const struct live_passes *live, uint32_t caller)
+{
+	for (uint32_t i = 0; i < live->again_caller_count; i++)
+		if (live->again_callers[i] == caller)
+			return 1;
+	return 0;
+}
 
 /* `l` is classified. `request`: the stack of the request that failed at this moment, MT_NO_STACK
  * for none. `at_ns`: the moment. */

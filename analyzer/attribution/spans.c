@@ -91,3 +91,15 @@ const struct span *spans_at(const struct spans *s, uint64_t time_ns)
 
 	return count ? &s->list[count - 1] : NULL;
 }
+
+static int is_backward(const struct backwards *b, size_t span)
+{
+	return b->spans->list[span].phase == PHASE_BACKWARD;
+}
+
+uint32_t backwards_over(struct backwards *b, uint64_t time_ns)
+{
+	for (; b->at < b->spans->count && b->spans->list[b->at].start_ns <= time_ns; b->at++)
+		b->count += is_backward(b, b->at) && (!b->at || !is_backward(b, b->at - 1));
+	return b->count - (b->at && is_backward(b, b->at - 1));
+}

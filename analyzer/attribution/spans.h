@@ -111,4 +111,14 @@ __attribute__((always_inline)) static inline void spans_add(struct spans *s,
 /* The span of a time, NULL before the first one. */
 const struct span *spans_at(const struct spans *s, uint64_t time_ns);
 
+/* The backward passes that are over at a time. `at` goes over the spans, for rising times. */
+struct backwards {
+	const struct spans *spans;
+	size_t at;
+	uint32_t count; /* that have begun */
+};
+
+/* Blocks that a backward pass recomputes belong to the forward pass before it. */
+uint32_t backwards_over(struct backwards *b, uint64_t time_ns);
+
 #endif

@@ -2,6 +2,7 @@
 
 #include "attribution/attribution.h"
 #include "duplicates/data_set.h"
+#include "duplicates/float64.h"
 #include "duplicates/remade.h"
 #include "duplicates/span_order.h"
 #include "duplicates/trained.h"
@@ -388,6 +389,7 @@ struct duplicates duplicates_live(const struct lifetimes *l, const struct spans 
 	if (!n.states.count && !n.gradients.count)
 		find_second_model(&d, held, count);
 	d.extra_gradients = n.extra_gradients;
+	d.float64_layers = layers_of_float64(l, t);
 	d.unstepped = unstepped_live(l, spans, t, now);
 	d.twin = twin_of(held, count);
 	d.has_deep_copy = has_deep_copy = find_deep_copies(&d, held, count, t);

@@ -3,7 +3,9 @@
 #include "attribution/attribution.h"
 #include "util/size_counts.h"
 
-#define MIN_REMADE 5 /* parameters: fewer may have the sizes of others by chance */
+#define MIN_REMADE 5 /* parameters: fewer may have the sizes of others by chance, if not all */
+#define MIN_MODELS 3 /* of a service, beside the newest one */
+#define MIN_LARGE (INT64_C(1) << 20) /* and two of them, of different sizes, are as large */
 
 static int is_module(const struct lifetime *l, const struct tables *t)
 {
@@ -68,15 +70,66 @@ static struct remade replicas_live(const struct lifetime *const *held, size_t co
 	return found;
 }
 
+/* How many calls of a model had begun before a time. `at`: the first span behind it. */
+static uint32_t calls_before(const struct spans *spans, uint64_t time_ns, size_t *at,
+			     uint32_t calls)
+{
+	for (; *at < spans->count && spans->list[*at].start_ns <= time_ns; (*at)++)
+		calls += spans->list[*at].activity == ACTIVITY_MODEL ||
+			 spans->list[*at].activity == ACTIVITY_EVALUATION;
+	return calls;
+}
+
+/* In a job that only calls its models, those like the first one that it made between calls and did
+ * not drop, as a service does for each of its tenants. What it makes before its first call may be
+ * an ensemble. */
+static struct remade models_of_service(const struct lifetime *const *held, size_t count,
+				       const struct spans *spans, const struct tables *t)
+{
+	struct remade found = { 0 };
+	bytes first = 0, sum = 0; /* of the first model, and of the newest one */
+	uint32_t first_blocks = 0, blocks = 0, calls = 0, models = 0;
+	size_t at = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		uint32_t now = calls_before(spans, held[i]->alloc.time_ns, &at, calls);
+
+		if (sum && now != calls) {
+			first = first ? first : sum;
+			first_blocks = first_blocks ? first_blocks : blocks;
+			if (blocks == first_blocks && sum / 10 * 9 <= first &&
+			    first / 10 * 9 <= sum) {
+				models++;
+				found.bytes = bytes_add(found.bytes, sum);
+				found.extra_count += blocks;
+			}
+			sum = blocks = 0;
+		}
+		calls = now;
+		if (is_module(held[i], t)) {
+			sum = bytes_add(sum, held[i]->alloc.bytes);
+			blocks++;
+		}
+	}
+	found.extra = found.bytes;
+	return models >= MIN_MODELS ? found : (struct remade){ 0 };
+}
+
 struct remade remade_live(const struct trained *n, const struct lifetime *const *held, size_t count,
 			  const struct spans *spans, const struct tables *t)
 {
 	struct size_counts before = { 0 };
 	struct remade found = replicas_live(held, count, spans, t);
 	bytes anew = 0, alike = 0;
-	uint32_t blocks = 0, count_before = 0;
+	uint32_t blocks = 0, count_before = 0, large = 0;
+	bytes large_size = 0; /* of the first large parameter */
 	uint64_t since_ns = 0;
 
+	if (!spans_have(spans, ACTIVITY_OPTIMIZER) && !spans_have(spans, ACTIVITY_BACKWARD)) {
+		struct remade service = models_of_service(held, count, spans, t);
+
+		return service.bytes ? service : found;
+	}
 	for (size_t i = count; i-- > 0 && !since_ns;)
 		if (is_module(held[i], t))
 			since_ns = last_optimizer(spans, held[i]->alloc.time_ns);
@@ -96,6 +149,8 @@ struct remade remade_live(const struct trained *n, const struct lifetime *const 
 		if (!is_module(held[i], t) || r->time_ns < since_ns)
 			continue;
 		blocks++;
+		large += r->bytes >= MIN_LARGE && r->bytes != large_size;
+		large_size = large_size || r->bytes < MIN_LARGE ? large_size : r->bytes;
 		if (!size_counts_count_near(&n->states, r->bytes) &&
 		    !size_counts_count_near(&n->gradients, r->bytes))
 			found.late = bytes_add(found.late, r->bytes);
@@ -103,7 +158,7 @@ struct remade remade_live(const struct trained *n, const struct lifetime *const 
 		alike = bytes_add(alike, size_counts_count_near(&before, r->bytes) ? r->bytes : 0);
 	}
 	size_counts_release(&before);
-	if (blocks < MIN_REMADE || alike < anew / 10 * 9)
+	if (blocks < MIN_REMADE ? !(large > 1 && alike == anew) : alike < anew / 10 * 9)
 		found.bytes = 0;
 	if (blocks < MIN_REMADE || found.bytes)
 		found.late = 0;

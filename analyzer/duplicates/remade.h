@@ -21,7 +21,8 @@ struct remade {
  * The job has trained, and has made modules again since then, whose parameters have the sizes of
  * earlier ones that are still live: a cell that ran again, the next trial of a search, the next
  * fold. A deep copy is no such module: its original is trained on. A model of other sizes without
- * gradients and states is one that an evaluation uses. `held`: what is held, by the time of
+ * gradients and states is one that an evaluation uses. In a job without training, models that were
+ * made between calls are counted. `held`: what is held, by the time of
  * allocation.
  */
 struct remade remade_live(const struct trained *n, const struct lifetime *const *held, size_t count,

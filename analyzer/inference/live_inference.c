@@ -13,6 +13,8 @@
 #define MIN_RESULTS 4     /* blocks that outlive their calls: fewer may belong to one call */
 #define MIN_OWN_RESULTS 3 /* the same of code that runs between calls */
 #define MANY_RESULTS 8    /* blocks of one module that stay, at least half of all that it made */
+#define LOOP_STACKS 3     /* of the job's own loop: fewer may be results */
+#define MAX_TRIES 8       /* of such a line: blocks for each one that stays */
 #define MIN_STACKS 3      /* of the model, that show whether it keeps a graph */
 #define CACHE_STACKS 4    /* keys, values, and their scales if they are quantised */
 #define MIN_GRAPH 16      /* blocks of a graph: fewer may be results */
@@ -96,16 +98,28 @@ static int is_all_evaluation(const struct spans *spans)
 	return spans_have(spans, ACTIVITY_EVALUATION) && !spans_have(spans, ACTIVITY_MODEL);
 }
 
+/* What the model has allocated so far. */
+static bytes allocated_of_model(const struct history *h, const struct tables *t)
+{
+	bytes sum = 0;
+
+	for (size_t i = 1; i < h->stack_count; i++)
+		if (is_of_model(t, i))
+			sum = bytes_add(sum, h->stacks[i].bytes);
+	return sum;
+}
+
 /*
  * Does the model free its blocks? A forward pass keeps the outputs of its layers only if a
  * backward pass follows: 9 % and more of its bytes, against 0.3 % without gradients
  * (metrics_need.c). The cache and the stack with the most bytes, which may be results, do not
- * count.
+ * count; `calls` of the model have one result each, or two. 0: unknown.
  */
-static int frees_all(const struct lifetimes *l, const struct history *h, const struct tables *t)
+static int frees_all(const struct lifetimes *l, const struct history *h, const struct tables *t,
+		     uint32_t calls)
 {
 	bytes *by_stack = xcalloc(h->stack_count, sizeof(*by_stack));
-	bytes live = 0, most = 0, allocated = 0;
+	bytes live = 0, most = 0;
 	uint64_t allocs = 0;
 
 	for (size_t i = 0; i < l->count; i++) {
@@ -117,15 +131,13 @@ static int frees_all(const struct lifetimes *l, const struct history *h, const s
 			continue;
 		by_stack[stack] = bytes_add(by_stack[stack], l->list[i].alloc.bytes);
 		live = bytes_add(live, l->list[i].alloc.bytes);
-		most = by_stack[stack] > most ? by_stack[stack] : most;
+		if (!calls || h->stacks[stack].live / 2 <= calls)
+			most = larger_of(most, by_stack[stack]);
 	}
 	for (size_t i = 1; i < h->stack_count; i++)
-		if (is_of_model(t, i)) {
-			allocated = bytes_add(allocated, h->stacks[i].bytes);
-			allocs += h->stacks[i].allocs;
-		}
+		allocs += is_of_model(t, i) ? h->stacks[i].allocs : 0;
 	free(by_stack);
-	return allocs >= MIN_ALLOCS && live - most <= allocated / MAX_LEFT;
+	return allocs >= MIN_ALLOCS && live - most <= allocated_of_model(h, t) / MAX_LEFT;
 }
 
 /* Stacks of the model that allocated several times; of those, the ones with several blocks at a
@@ -358,6 +370,30 @@ static void add_results(struct live_inference *r, const struct history *h, const
 	r->results_stack = b->stack;
 }
 
+/*
+ * Do lines of the job's own code keep what they compute around a small model, round by round, as
+ * the steps of a simulation do for a backward pass through all of them? `list`: sorted by stack.
+ */
+static int is_own_loop(const struct block *list, size_t count, const struct history *h,
+		       const struct tables *t)
+{
+	unsigned stacks = 0;
+	bytes sum = 0;
+
+	for (size_t i = 0, k; i < count; i += k) {
+		bytes of_stack = 0;
+
+		for (k = 0; i + k < count && list[i + k].stack == list[i].stack; k++)
+			of_stack = bytes_add(of_stack, list[i + k].size);
+		if (k < MANY_RESULTS || h->stacks[list[i].stack].allocs > MAX_TRIES * k ||
+		    is_of_model(t, list[i].stack))
+			continue;
+		stacks++;
+		sum = bytes_add(sum, of_stack);
+	}
+	return stacks >= LOOP_STACKS && sum > allocated_of_model(h, t) / 2;
+}
+
 struct live_inference inference_live(const struct lifetimes *l, const struct history *h,
 				     const struct spans *spans, const struct tables *t)
 {
@@ -393,9 +429,11 @@ struct live_inference inference_live(const struct lifetimes *l, const struct his
 				r.activations = bytes_add(r.activations, list[i + j].size);
 		}
 	}
+	r.is_inference =
+		r.cache_token || is_evaluation || dropped >= DROPPED ||
+		(period && !r.keeps_graph && frees_all(l, h, t, count_model_spans(spans)) &&
+		 !is_own_loop(list, count, h, t));
 	free(list);
-	r.is_inference = r.cache_token || is_evaluation || dropped >= DROPPED ||
-			 (period && !r.keeps_graph && frees_all(l, h, t));
 	r.calls = calls_of(h, t);
 	if (!r.calls)
 		r.calls = count_model_spans(spans);

@@ -1,6 +1,7 @@
 #include "metrics/metrics_attention.h"
 
 #include "metrics/metrics_sizes.h"
+#include "util/glob.h"
 
 #define MAX_SCORES 64 /* stacks that may make scores; each is compared with all others */
 #define MAX_MODULES 2 /* around scores, whose linear layers are looked at */
@@ -139,11 +140,25 @@ static void tag_call(struct metrics_pass *p, const struct failure *f, const stru
 	}
 }
 
+/* Is it what PyTorch's attention makes, or a mask for it? That has no scores. */
+static int is_of_sdpa(const struct tables *t, uint32_t stack)
+{
+	const struct stack *s = tables_stack(t, stack);
+	uint32_t frames = frames_of_caller(t, s, s->frame_count);
+	const struct mt_frame *f =
+		frames ? tables_frame(t, s->frames[s->frame_count - frames]) : NULL;
+
+	return f && str_matches(tables_string(t, f->function), "sdpa_attention_forward");
+}
+
 void metrics_tag_attention(struct metrics_pass *p, const struct failure *f,
 			   const struct snapshot *live)
 {
 	size_t visited = 0;
 
+	for (uint32_t i = 1; i < p->tables->stack_count; i++)
+		if (p->tags[i] & TAGGED(ATTENTION) && is_of_sdpa(p->tables, i))
+			p->tags[i] &= ~(TAGGED(ATTENTION) | TAGGED(ATTENDS));
 	for (size_t i = 0; i < site_count(f, live) && visited < MAX_SCORES; i++) {
 		struct site site = site_at(f, live, i);
 		uint64_t tags = tags_at(p, site.stack);

@@ -97,6 +97,11 @@ void metrics_find_predictions(const struct device_pass *d)
 {
 	struct metrics *m = d->m;
 
+	if (d->backward_seen && m->in_evaluation && m->run_evaluates &&
+	    m->run_layer_stacks < GRAPH_STACKS) {
+		m->pass_live = bytes_add(m->pass_newest, m->requested);
+		m->evaluates_all = 1;
+	}
 	if (m->inference || d->backward_seen || !m->in_forward || !m->run_evaluates ||
 	    m->run_trains)
 		return;

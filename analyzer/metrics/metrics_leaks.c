@@ -1,6 +1,7 @@
 #include "metrics/metrics_leaks.h"
 
 #include "metrics/metrics_calls.h"
+#include "metrics/metrics_sizes.h"
 #include "util/order.h"
 
 #include <stdlib.h>
@@ -9,6 +10,8 @@
 #define MIN_LEAK_STEPS 2   /* of one step alone, the blocks may be there for good */
 #define GROWTHS 6          /* fewer rising sizes in a row may be chance */
 #define MIN_CALLS 4        /* fewer blocks may be of one call's layers */
+#define MIN_JOINED 8       /* results that one tensor holds */
+#define MIN_ROUNDS 8       /* of a loop before any backward pass */
 #define MIN_LAYERS 2       /* of one size, of as many calls of a line */
 
 static int by_stack(const void *a, const void *b)
@@ -126,6 +129,120 @@ static void record_repeats(struct device_pass *d, const struct surviving_block *
 	}
 }
 
+/* How many blocks at the begin of the list are of one stack? */
+static size_t of_one_stack(const struct surviving_block *l, size_t count)
+{
+	size_t n = 1;
+
+	while (n < count && is_same_stack(l, &l[n]))
+		n++;
+	return n;
+}
+
+/* The blocks of one stack that the run keeps: all of them, and the most of one size. */
+struct kept_results {
+	int64_t blocks;
+	bytes all, of_size;
+};
+
+static int is_of_run(const struct surviving_block *l)
+{
+	return l->in_run && !l->age;
+}
+
+static struct kept_results results_of(const struct surviving_block *l, size_t count)
+{
+	struct kept_results r = { 0 };
+	bytes same = 0;
+	int64_t blocks = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		if (!is_of_run(&l[i]))
+			continue;
+		if (!i || l[i].size != l[i - 1].size)
+			same = blocks = 0;
+		blocks++;
+		r.blocks++;
+		add(&same, l[i].size);
+		add(&r.all, l[i].size);
+		if (blocks >= MIN_CALLS)
+			r.of_size = larger_of(r.of_size, same);
+	}
+	return r;
+}
+
+/* The sizes of the run's blocks, and of the failed request, by size. The caller frees them. */
+static bytes *sizes_of_run(const struct device_pass *d, const struct surviving_block *left,
+			   size_t count, size_t *sizes)
+{
+	bytes *list = xcalloc(count + 1, sizeof(*list));
+
+	*sizes = 0;
+	for (size_t i = 0; i < count; i++)
+		if (is_of_run(&left[i]))
+			list[(*sizes)++] = left[i].size;
+	if (*sizes && d->failure)
+		list[(*sizes)++] = d->failure->requested;
+	if (*sizes)
+		qsort(list, *sizes, sizeof(*list), by_bytes_rising);
+	return list;
+}
+
+/* Is one of them as large as `sum`? */
+static int is_joined(const bytes *sizes, size_t count, bytes sum)
+{
+	size_t low = 0, high = count;
+
+	while (low < high) {
+		size_t middle = (low + high) / 2;
+
+		if (sizes[middle] < sum && !same_size(sizes[middle], sum))
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return sum && low < count && same_size(sizes[low], sum);
+}
+
+/*
+ * Results of an evaluation that are put together at its end: one tensor is as large as what a stack
+ * keeps, of all of its sizes or of one. Then these are what repeats itself, and what is computed
+ * of them is no data. What repeats itself more often, and has more, does so without them.
+ */
+static void record_joined(const struct tables *t, struct device_pass *d,
+			  const struct surviving_block *left, size_t count)
+{
+	struct metrics *m = d->m;
+	bytes results = m->run_repeats >= MIN_JOINED ? m->run_repeat_bytes : 0;
+	bytes computed = d->failure ? d->failure->requested : 0;
+	size_t size_count;
+	bytes *sizes = sizes_of_run(d, left, count, &size_count);
+	int found = 0;
+
+	for (size_t i = 0, n; i < count && size_count; i += n) {
+		struct kept_results r;
+
+		n = of_one_stack(&left[i], count - i);
+		r = results_of(&left[i], n);
+		if (r.blocks < MIN_JOINED)
+			add(&computed, tables_stack_info(t, left[i].stack)->model_hash ? 0 : r.all);
+		if (r.blocks < MIN_JOINED || r.all < results ||
+		    !(is_joined(sizes, size_count, r.all) ||
+		      is_joined(sizes, size_count, r.of_size)))
+			continue;
+		results = r.all;
+		found = 1;
+		m->run_repeats = r.blocks;
+		m->run_repeat_bytes = r.all;
+		m->repeat_stack = left[i].stack;
+	}
+	free(sizes);
+	if (!found)
+		return;
+	m->joined = computed;
+	m->data = m->data <= computed ? 0 : m->data;
+}
+
 /* Has the stack as many blocks in the run as the one that repeats itself most? */
 static int repeats_too(const struct metrics *m, const struct surviving_block *l, size_t count)
 {
@@ -136,19 +253,40 @@ static int repeats_too(const struct metrics *m, const struct surviving_block *l,
 	return m->run_repeats && in_run >= m->run_repeats;
 }
 
-/* Is the stack of the job's own code, with a graph, and has half as many blocks in the run? What
- * lines compute with a graph stays for the backward pass, line by line. */
-static int keeps_own(const struct metrics *m, const struct tables *t,
+/* Is the stack of the job's own code, with a graph? */
+static int may_keep_own(const struct tables *t, uint32_t stack)
+{
+	return tables_stack_is_own_code(t, stack) &&
+	       !(tables_stack_flags(t, stack) & STACK_NO_GRAD);
+}
+
+/* How often a loop around calls of the model has run: by what repeats itself in the run; before any
+ * backward pass, by the line of the job's own code that has most blocks. */
+static int64_t rounds_of_loop(const struct device_pass *d, const struct tables *t,
+			      const struct surviving_block *left, size_t count)
+{
+	int64_t most = 0;
+
+	if (d->backward_seen)
+		return d->m->run_repeats;
+	for (size_t i = 0, n; i < count; i += n) {
+		n = of_one_stack(&left[i], count - i);
+		if (may_keep_own(t, left[i].stack) && (int64_t)n > most)
+			most = (int64_t)n;
+	}
+	return most >= MIN_ROUNDS && d->m->run_calls >= most / 2 ? most : 0;
+}
+
+/* Has such a stack blocks of half the rounds? What lines compute with a graph stays for the
+ * backward pass, line by line. */
+static int keeps_own(const struct device_pass *d, const struct tables *t, int64_t rounds,
 		     const struct surviving_block *l, size_t count)
 {
-	size_t in_run = 0;
+	int64_t in_run = 0;
 
-	if (!tables_stack_is_own_code(t, l->stack) ||
-	    tables_stack_flags(t, l->stack) & STACK_NO_GRAD)
-		return 0;
 	for (size_t i = 0; i < count; i++)
-		in_run += l[i].in_run && !l[i].age;
-	return m->run_repeats >= MIN_CALLS && (int64_t)in_run >= m->run_repeats / 2;
+		in_run += (l[i].in_run || !d->backward_seen) && !l[i].age;
+	return may_keep_own(t, l->stack) && rounds >= MIN_CALLS && in_run >= rounds / 2;
 }
 
 /* Has a stack of a model so many blocks of one size, all of this step? `in_run`: and all of a run
@@ -196,16 +334,6 @@ static int knows_a_model(const struct tables *t)
 	return 0;
 }
 
-/* How many blocks at the begin of the list are of one stack? */
-static size_t of_one_stack(const struct surviving_block *l, size_t count)
-{
-	size_t n = 1;
-
-	while (n < count && is_same_stack(l, &l[n]))
-		n++;
-	return n;
-}
-
 /*
  * Have backward passes run, and left next to nothing that may be a gradient of a parameter? They
  * are derivatives with respect to inputs (torch.autograd.grad), which an attack or a penalty takes
@@ -238,6 +366,7 @@ void metrics_find_leaks(const struct tables *t, struct device_pass *d, struct su
 			size_t count)
 {
 	bytes largest = 0;
+	int64_t rounds;
 
 	if (count)
 		qsort(left, count, sizeof(*left), by_stack);
@@ -249,12 +378,14 @@ void metrics_find_leaks(const struct tables *t, struct device_pass *d, struct su
 		d->m->run_kept_stacks += keeps(t, &left[i], n, MIN_CALLS, 1);
 		d->m->run_layer_stacks += keeps(t, &left[i], n, MIN_LAYERS, 0);
 	}
+	record_joined(t, d, left, count);
 	if (d->m->leak_stored && !knows_a_model(t))
 		d->m->leak_stored = 0;
+	rounds = rounds_of_loop(d, t, left, count);
 	for (size_t i = 0, n; i < count; i += n) {
 		n = of_one_stack(&left[i], count - i);
 		d->m->run_repeat_stacks += repeats_too(d->m, &left[i], n);
-		d->m->run_own_stacks += keeps_own(d->m, t, &left[i], n);
+		d->m->run_own_stacks += keeps_own(d, t, rounds, &left[i], n);
 	}
 	d->m->never_used = metrics_never_used(d, t, left, count);
 	d->m->unused_calls = larger_of(d->m->again_unused, d->m->never_used);

@@ -29,9 +29,11 @@ static void copy_passes(const struct device_pass *d, const struct live_passes *p
 	struct metrics *m = d->m;
 
 	m->passes = p->count;
+	m->generator_graph = p->generator;
 	m->pass_newest = p->newest;
 	m->passes_waiting = p->waiting_count;
 	m->waiting = p->waiting;
+	m->waiting_of_line = p->waiting_of_line;
 	m->passes_kept = p->kept_count;
 	m->kept = p->kept;
 	m->kept_stacks = p->kept_stacks;
@@ -57,6 +59,7 @@ static void copy_duplicates(struct metrics *m, const struct duplicates *p)
 	m->remade = p->remade;
 	m->replicas = p->replicas;
 	m->late_model = p->late;
+	m->float64_layers = p->float64_layers;
 	m->twin = p->twin;
 	m->twin_copied = p->has_deep_copy;
 	m->data = p->data.bytes;

@@ -5,6 +5,7 @@
 
 #define MOST_MODELS 16
 #define MIN_LAYERS 3   /* that have run: dropout comes behind the first lines of a layer */
+#define MIN_GRAPH 8    /* blocks of a graph: fewer may be of a layer that runs */
 #define MODEL_BLOCKS 4 /* parameters of a model, at least: fewer may be a head's */
 
 /* The parameters that one line has moved to the device. */
@@ -69,10 +70,16 @@ static int is_root_vgg(const struct tables *t, uint32_t stack)
 
 /* What a network in a loss keeps, that is, one with convolutions in a module of a loss, or a VGG
  * beside another module; 0 if no other module keeps anything. */
-static bytes loss_network(const struct metrics_pass *p, const struct snapshot *live)
+static bytes loss_network(const struct metrics_pass *p, const struct device_pass *d,
+			  const struct snapshot *live)
 {
+	const uint64_t layer_of_loss = TAGGED(LOSS_NETWORK) | TAGGED(LAYER);
 	bytes in_loss = 0, others = 0;
 	int has_layers = 0;
+
+	/* What an activation function follows is freed. */
+	for (uint32_t i = 1; i < p->tables->stack_count; i++)
+		has_layers |= d->stacks[i].blocks && (p->tags[i] & layer_of_loss) == layer_of_loss;
 
 	for (size_t i = 0; i < live->count; i++) {
 		const struct block_group *g = &live->groups[i];
@@ -83,7 +90,7 @@ static bytes loss_network(const struct metrics_pass *p, const struct snapshot *l
 		    tags & TAGGED(LOSS))
 			continue;
 		is_vgg = is_root_vgg(p->tables, g->stack);
-		has_layers |= is_vgg || (tags & TAGGED(LOSS_NETWORK) && tags & TAGGED(LAYER));
+		has_layers |= is_vgg;
 		add(is_vgg || tags & TAGGED(LOSS_NETWORK) ? &in_loss : &others, g->bytes);
 	}
 	return has_layers && others ? in_loss : 0;
@@ -111,24 +118,66 @@ static bytes latent_encoder(const struct metrics_pass *p, const struct snapshot 
 	return others ? encoder : 0;
 }
 
+/* What modules keep with a tag of their stacks: without a graph, few blocks. */
+static bytes graph_of(const struct metrics_pass *p, const struct snapshot *live, uint64_t tags)
+{
+	uint64_t blocks = 0;
+	bytes sum = 0;
+
+	for (size_t i = 0; i < live->count; i++) {
+		const struct block_group *g = &live->groups[i];
+
+		if (g->category != CATEGORY_PARAMETERS && g->category != CATEGORY_INPUTS &&
+		    (tags_at(p, g->stack) & tags) == tags) {
+			blocks += g->blocks;
+			add(&sum, g->bytes);
+		}
+	}
+	return blocks >= MIN_GRAPH ? sum : 0;
+}
+
+/* Is the outermost forward() the job's own? */
+static int is_own_root(const struct tables *t, uint32_t stack)
+{
+	const struct mt_frame *root = metrics_root_of(t, stack);
+	struct str file = root ? tables_string(t, root->file) : (struct str){ 0 };
+
+	return root && !str_matches(file, "*/site-packages/*") &&
+	       !str_matches(file, "*/dist-packages/*");
+}
+
+/* What the picture tower of CLIP or the like keeps that a model of the job's own calls, which most
+ * often trains what comes behind it. */
+static bytes picture_tower(const struct metrics_pass *p, const struct snapshot *live)
+{
+	for (size_t i = 0; i < live->count; i++)
+		if (tags_at(p, live->groups[i].stack) & TAGGED(TOWER) &&
+		    !is_own_root(p->tables, live->groups[i].stack))
+			return 0;
+	return graph_of(p, live, TAGGED(MODEL) | TAGGED(TOWER));
+}
+
 /*
  * What the first of several models keeps: of models that were moved to the device, the only one
  * that was called yet, or the one of the earlier of two calls, if only one class was called, as
- * teacher and student may be of; or an encoder of latents.
+ * teacher and student may be of (by the name of a distillation, the larger one's); or an encoder of
+ * latents, or of pictures.
  */
 static bytes first_model(const struct metrics_pass *p, const struct device_pass *d,
 			 const struct snapshot *live)
 {
 	const struct metrics *m = d->m;
-	bytes encoder = latent_encoder(p, live);
+	bytes encoder = larger_of(latent_encoder(p, live), picture_tower(p, live));
+	bytes all = graph_of(p, live, TAGGED(MODEL));
 
 	if (m->moved_models >= 2 && !d->called_untrained &&
 	    d->pending.count + d->trained.count == 1)
 		return live->by_category[CATEGORY_ACTIVATIONS];
-	if (m->moved_models >= 2 && m->roots == 1 && m->again_was_new && m->again_is_new &&
-	    !m->again_freed)
-		return m->again;
-	return encoder;
+	if (m->roots != 1 || !m->again_was_new || !m->again_is_new || m->again_freed)
+		return encoder;
+	if (all && graph_of(p, live, TAGGED(MODEL) | TAGGED(DISTILS)) == all)
+		return larger_of(m->again, all - m->again);
+	return m->moved_models >= 2 ? m->again : encoder;
 }
 
 /*
@@ -198,6 +247,8 @@ void metrics_find_models(const struct metrics_pass *p, const struct device_pass 
 	find_buffers(d->m, live);
 	d->m->roots = metrics_count_roots(p, live);
 	d->m->moved_models = count_moved(p->tables, live);
-	d->m->loss_network = loss_network(p, live);
+	d->m->loss_network = loss_network(p, d, live);
 	d->m->first_model = first_model(p, d, live);
+	d->m->teacher_graph = graph_of(p, live, TAGGED(MODEL) | TAGGED(UNTRAINED));
+	d->m->rollout_graph = graph_of(p, live, TAGGED(MODEL) | TAGGED(ROLLOUT));
 }

@@ -432,7 +432,7 @@ static void finish(struct moment_pass *s)
 	bytes fixed;
 
 	metrics_find_predictions(d);
-	metrics_find_grown_results(m);
+	metrics_find_grown_results(s->p, d);
 	m->run_born = d->run_born;
 	m->run_new = percent(s->run_new, m->run_live);
 	m->run_model = percent(s->run_model, m->run_live);

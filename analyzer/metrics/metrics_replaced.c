@@ -2,8 +2,9 @@
 
 #include "metrics/metrics_sizes.h"
 
-#define OTHER_KIND 8 /* times as large: no concatenation makes that of a tensor of this kind */
-#define RISES 2      /* fewer rising sizes in a row may be chance */
+#define OTHER_KIND 8   /* times as large: no concatenation makes that of a tensor of this kind */
+#define MIN_GATHERED 4 /* tensors, and calls of the model: fewer may be of one batch */
+#define RISES 2        /* fewer rising sizes in a row may be chance */
 /* PyTorch's allocator leaves the rest of a block with it if that has up to 1 MiB (kSmallSize of
  * c10/cuda/CUDACachingAllocator.cpp). */
 #define REST (INT64_C(1) << 20)
@@ -154,11 +155,39 @@ void metrics_find_growing(const struct metrics_pass *p, const struct device_pass
 	}
 }
 
-void metrics_find_grown_results(struct metrics *m)
+/* The largest results that a library gathers from one line: of each batch it makes a larger tensor,
+ * or several in turn, as logits and hidden states. */
+static void find_gathered(const struct metrics_pass *p, const struct device_pass *d)
 {
-	if (!m->in_evaluation || !m->growing_gathers || m->growing <= m->run_repeat_bytes)
+	struct metrics *m = d->m;
+
+	for (uint32_t i = 1; i < p->tables->stack_count; i++) {
+		const struct stack_levels *l = &d->stacks[i];
+		bytes live = l->live;
+
+		if (!(p->tags[i] & TAGGED(GATHERS)) || l->blocks < MIN_GATHERED ||
+		    m->run_calls < MIN_GATHERED)
+			continue;
+		if (d->failure && d->failure->stack == i)
+			add(&live, d->failure->requested);
+		if (live <= m->run_repeat_bytes)
+			continue;
+		m->run_repeats = m->run_calls;
+		m->run_repeat_bytes = live;
+		m->repeat_stack = i;
+	}
+}
+
+void metrics_find_grown_results(const struct metrics_pass *p, const struct device_pass *d)
+{
+	struct metrics *m = d->m;
+
+	if (!m->in_evaluation)
 		return;
-	m->run_repeats = m->growing_times + 1;
-	m->run_repeat_bytes = m->growing;
-	m->repeat_stack = m->growing_stack;
+	if (m->growing_gathers && m->growing > m->run_repeat_bytes) {
+		m->run_repeats = m->growing_times + 1;
+		m->run_repeat_bytes = m->growing;
+		m->repeat_stack = m->growing_stack;
+	}
+	find_gathered(p, d);
 }

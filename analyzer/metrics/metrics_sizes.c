@@ -2,6 +2,8 @@
 
 #include "metrics/metrics_head.h"
 
+#define MAX_LABELS 2 /* of one line: more may be layers' */
+
 /*
  * Blocks of half or twice the logits' size are logits in another precision if the model has one or
  * two of them; the job's own code may have more. If the model has many, it is the size of a
@@ -25,8 +27,34 @@ static void find_kin(struct device_pass *d, const struct metrics_pass *p, const 
 	d->logits_twice = twice <= 3;
 }
 
+/*
+ * Tensors that lie beside the logits and have twice as many bytes as the loss makes of them in
+ * fp32: one_hot() gives labels 8 bytes for each class. `loss`: the largest block of a loss; layers
+ * make none of these.
+ */
+static bytes wide_labels(const struct metrics_pass *p, const struct snapshot *s, bytes loss)
+{
+	const uint64_t layers = TAGGED(LOSS) | TAGGED(LINEAR) | TAGGED(LAYER) | TAGGED(OPTIMIZER) |
+				TAGGED(LOAD) | TAGGED(TRANSFORMERS);
+	bytes sum = 0;
+
+	for (size_t i = 0; i < s->count; i++) {
+		const struct block_group *g = &s->groups[i];
+
+		if ((g->category == CATEGORY_ACTIVATIONS || g->category == CATEGORY_TEMPORARIES ||
+		     g->category == CATEGORY_INPUTS || g->category == CATEGORY_OTHER) &&
+		    !g->origin && g->stack && g->stack < p->tables->stack_count &&
+		    !(p->tags[g->stack] & layers) && g->smallest == g->largest &&
+		    g->blocks <= MAX_LABELS && same_size(g->largest, 2 * loss))
+			add(&sum, g->bytes);
+	}
+	return sum;
+}
+
 void metrics_find_sizes(struct device_pass *d, struct metrics_pass *p, const struct snapshot *s)
 {
+	bytes head;
+
 	for (size_t i = 0; i <= s->count; i++) {
 		const struct failure *request = i == s->count ? d->failure : NULL;
 		uint32_t stack;
@@ -53,7 +81,9 @@ void metrics_find_sizes(struct device_pass *d, struct metrics_pass *p, const str
 		else
 			d->scores = size > d->scores ? size : d->scores;
 	}
-	d->logits = larger_of(d->logits, metrics_head_size(p, d->failure, s));
+	head = metrics_head_size(p, d->failure, s);
+	d->m->wide_labels = d->logits && d->logits >= head ? wide_labels(p, s, d->logits) : 0;
+	d->logits = larger_of(d->logits, head);
 	find_kin(d, p, s);
 	d->m->logits_block = d->logits;
 	d->m->attention_block = d->scores;

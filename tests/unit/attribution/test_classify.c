@@ -54,6 +54,26 @@ static void in_an_unfinished_backward_pass_the_size_decides(void **state)
 	assert_int_equal(of(d, CATEGORY_TEMPORARIES), 9);
 }
 
+/* The allocator gave the parameter 1 MiB more than its gradient; no parameter is left for a second
+ * block of that size. */
+static void a_gradient_may_be_smaller_than_its_parameter(void **state)
+{
+	struct fixture *f = *state;
+	const struct device *d;
+
+	make(f, f->setup, 12 * MIB);
+	make(f, f->setup, 6 * MIB);
+	make(f, f->input, 2 * MIB);
+	make(f, f->model, 32 * MIB);
+	make_in_backward(f, f->small, 11 * MIB);
+	make_in_backward(f, f->small, 11 * MIB);
+	make_in_backward(f, f->small, 6 * MIB);
+	make_in_backward(f, f->small, 9 * MIB);
+	d = run(f);
+	assert_int_equal(of(d, CATEGORY_GRADIENTS), 17);
+	assert_int_equal(of(d, CATEGORY_TEMPORARIES), 20);
+}
+
 /* A data set has a constructor as a module has; this job moves its modules. */
 static void what_a_constructor_makes_may_be_data(void **state)
 {
@@ -343,6 +363,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		CASE(phase_and_lifetime_decide_the_category),
 		CASE(in_an_unfinished_backward_pass_the_size_decides),
+		CASE(a_gradient_may_be_smaller_than_its_parameter),
 		CASE(recomputed_blocks_are_activations_or_temporaries),
 		CASE(many_small_blocks_of_one_size_are_samples),
 		CASE(some_small_blocks_are_parameters),

@@ -251,6 +251,57 @@ static void a_graph_of_gradients_needs_its_forward_pass(void **state)
 	assert_int_equal(kept_for_a_penalty(2, 10 * MIB), 30 * MIB);
 }
 
+/* model(batch()), in one line of a loop: the batch shares all of its frames with the model. */
+static void a_batch_that_the_line_of_the_call_makes_begins_a_pass(void **state)
+{
+	static const uint32_t line_of_call[] = { FRAME_CALL };
+	struct scene s;
+	struct live_passes p;
+
+	(void)state;
+	make(&s);
+	s.stacks[BATCH].frames = line_of_call;
+	span(&s, 0, PHASE_FORWARD, 1);
+	for (uint64_t i = 1; i <= 4; i++)
+		forward(&s, 100 * i, 0);
+	/* Three pictures of one triplet, and another one's first. */
+	assert_int_equal(passes(&s, SECOND, 401).waiting, 0);
+	block(&s, 500, BATCH, MIB, CATEGORY_INPUTS);
+	p = passes(&s, FIRST, 501);
+	assert_int_equal(p.waiting_count, 4);
+	assert_int_equal(p.waiting, 120 * MIB);
+	assert_int_equal(p.waiting_of_line, 120 * MIB);
+	/* The labels of one call, behind it. */
+	make(&s);
+	s.stacks[BATCH].frames = line_of_call;
+	span(&s, 0, PHASE_FORWARD, 1);
+	forward(&s, 100, 0);
+	block(&s, 200, BATCH, MIB, CATEGORY_INPUTS);
+	assert_int_equal(passes(&s, SECOND_AGAIN, 201).waiting, 0);
+}
+
+/* A generator draws, and its discriminator judges real examples first. */
+static void a_generator_has_no_part_in_a_step_of_its_discriminator(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	make(&s);
+	s.info[FIRST].tags = s.info[SECOND].tags = TAGGED(GENERATOR);
+	s.info[FIRST_AGAIN].tags = s.info[SECOND_AGAIN].tags = TAGGED(DISCRIMINATOR);
+	span(&s, 0, PHASE_FORWARD, 1);
+	forward(&s, 100, 0);
+	block(&s, 200, FIRST_AGAIN, 8 * MIB, CATEGORY_ACTIVATIONS);
+	block(&s, 201, FIRST_AGAIN, 8 * MIB, CATEGORY_ACTIVATIONS);
+	block(&s, 202, SECOND_AGAIN, 2 * MIB, CATEGORY_ACTIVATIONS);
+	/* One call: it may be the step of the generator. */
+	assert_int_equal(passes(&s, SECOND_AGAIN, 203).generator, 0);
+	assert_int_equal(passes(&s, FIRST_AGAIN, 203).generator, 30 * MIB);
+	/* A function that trains the discriminator calls the generator. */
+	s.info[FIRST].tags |= TAGGED(DISCRIMINATOR);
+	assert_int_equal(passes(&s, SECOND_AGAIN, 203).generator, 10 * MIB);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -265,6 +316,8 @@ int main(void)
 		cmocka_unit_test(what_follows_a_step_is_left_of_it),
 		cmocka_unit_test(an_unrolled_cell_is_one_pass),
 		cmocka_unit_test(losses_of_one_pass_do_not_wait),
+		cmocka_unit_test(a_batch_that_the_line_of_the_call_makes_begins_a_pass),
+		cmocka_unit_test(a_generator_has_no_part_in_a_step_of_its_discriminator),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -76,6 +76,12 @@ static void widened_parameters_are_a_cause(void **state)
 	assert_int_equal(assert_cause(&m, "DOUBLE_PRECISION"), GIB + 128 * MIB);
 	m.whole_need = 3 * GIB;
 	assert_int_equal(assert_cause(&m, "DOUBLE_PRECISION"), GIB + GIB / 2);
+	/* Half of them are converted, and count as copies of the others; or they are copies. */
+	m.param_copies = 390 * MIB;
+	assert_cause(&m, "DOUBLE_PRECISION");
+	m.parameters = 900 * MIB;
+	assert_cause(&m, "SECOND_MODEL");
+	m.param_copies = 0;
 	/* All of a small model, of which the activations are most. */
 	m.parameters = m.widened = 4 * MIB;
 	assert_cause(&m, "DOUBLE_PRECISION");

@@ -330,9 +330,59 @@ static void one_tensor_explains_a_pass_of_another_place(void **state)
 	assert_cause(&m, "EVAL_GRAPH_KEPT");
 }
 
+/* Names tell what nothing else does in a first pass: a teacher, or a generator in its
+ * discriminator's step. */
+static void names_tell_what_is_not_trained(void **state)
+{
+	struct metrics m = two_calls();
+
+	(void)state;
+	m.again = 0;
+	m.teacher_graph = 700 * MIB;
+	assert_int_equal(assert_cause(&m, "TEACHER_GRAPH"), 700 * MIB);
+	m.teacher_graph = 500 * MIB;
+	assert_cause(&m, "ACT_PEAK");
+	m.generator_graph = 500 * MIB;
+	assert_int_equal(assert_cause(&m, "GENERATOR_GRAPH"), 500 * MIB);
+	/* Another model's blocks are little of all. */
+	m.generator_graph = 300 * MIB;
+	assert_cause(&m, "ACT_PEAK");
+}
+
+/* An update of PPO may call the function that acts, in one pass. */
+static void a_rollout_has_several_passes(void **state)
+{
+	struct metrics m = two_calls();
+
+	(void)state;
+	m.again = 0;
+	m.rollout_graph = 900 * MIB;
+	m.passes = 1;
+	assert_cause(&m, "ACT_PEAK");
+	m.passes = 16;
+	assert_int_equal(assert_cause(&m, "ROLLOUT_GRAPH"), 900 * MIB);
+}
+
+/* float64 explains half of all, if nothing else does. */
+static void a_type_comes_before_the_activations(void **state)
+{
+	struct metrics m = two_calls();
+
+	(void)state;
+	m.again = 0;
+	m.float64_layers = 4;
+	assert_cause(&m, "DOUBLE_FROM_THE_START");
+	m.huge = m.huge_sum = 1100 * MIB;
+	m.huge_blocks = 1;
+	assert_cause(&m, "HUGE_TENSORS");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(names_tell_what_is_not_trained),
+		cmocka_unit_test(a_rollout_has_several_passes),
+		cmocka_unit_test(a_type_comes_before_the_activations),
 		cmocka_unit_test(an_earlier_call_comes_before_the_activations),
 		cmocka_unit_test(a_model_that_may_not_be_trained_comes_before_the_activations),
 		cmocka_unit_test(micro_batches_are_no_earlier_call),

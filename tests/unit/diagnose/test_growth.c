@@ -58,6 +58,9 @@ static void a_cache_of_generation_is_no_graph(void **state)
 	m.kv_cache = 720 * MIB;
 	m.tags = TAGGED(KV_GROWS);
 	assert_cause(&m, "KV_CACHE_OF_PROMPTS");
+	/* Caches of all tokens so far, and many other lines' blocks: a graph keeps them. */
+	m.run_kept_stacks = 11;
+	assert_cause(&m, "EVAL_GRAPH_KEPT");
 }
 
 /* The prefill of a request beside the caches of nineteen others. */

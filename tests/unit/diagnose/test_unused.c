@@ -292,9 +292,31 @@ static void copies_of_parameters_are_no_data(void **state)
 	assert_cause(&m, "SECOND_MODEL");
 }
 
+/* In the first step of an optimizer, temporaries come when the states are made. */
+static void gradients_without_states_are_unused_behind_the_first_states(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.in_backward = m.activations = 0;
+	m.in_optimizer = m.step = 1;
+	m.steps = 0;
+	m.gradients = m.parameters = 800 * MIB;
+	m.unstepped = 500 * MIB;
+	m.optimizer_states = 600 * MIB;
+	m.optimizer_temporaries = 50 * MIB;
+	assert_cause(&m, "GRADIENTS_UNUSED");
+	m.request_is_state = 1;
+	assert_cause(&m, "OPT_FIRST_STEP_JUMP");
+	m.request_is_state = 0;
+	m.unstepped = 100 * MIB;
+	assert_cause(&m, "OPT_FIRST_STEP_JUMP");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(gradients_without_states_are_unused_behind_the_first_states),
 		cmocka_unit_test(a_call_that_each_step_frees_is_unused),
 		cmocka_unit_test(the_unused_call_is_of_the_second_model),
 		cmocka_unit_test(a_deep_copy_with_gradients_is_a_reference),

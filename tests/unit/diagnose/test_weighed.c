@@ -341,9 +341,25 @@ static void what_a_few_layers_leave_is_stored(void **state)
 	assert_cause(&m, "LOSSES_SUMMED");
 }
 
+/* Labels of one_hot() are what the logits are copied for. */
+static void labels_of_eight_bytes_come_before_the_logits(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.logits = 700 * MIB;
+	m.logits_blocks = 5;
+	assert_cause(&m, "LOGITS_SPIKE");
+	m.wide_labels = 400 * MIB;
+	assert_int_equal(assert_cause(&m, "WIDE_LABELS"), 400 * MIB);
+	m.wide_labels = 200 * MIB;
+	assert_cause(&m, "LOGITS_SPIKE");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(labels_of_eight_bytes_come_before_the_logits),
 		cmocka_unit_test(what_explains_four_times_as_much_comes_first),
 		cmocka_unit_test(one_tensor_of_the_jobs_own_is_no_evaluations_batch),
 		cmocka_unit_test(the_first_layers_of_a_large_batch_are_no_graph),

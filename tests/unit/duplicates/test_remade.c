@@ -20,6 +20,7 @@ static void trained_once(struct scene *s)
 	span(s, 20, PHASE_BACKWARD, 1);
 	span(s, 30, PHASE_OPTIMIZER, 1);
 	s->spans[2].activity = ACTIVITY_OPTIMIZER;
+	s->all.activities = 1u << ACTIVITY_OPTIMIZER;
 	span(s, 40, PHASE_FORWARD, 2);
 }
 
@@ -100,6 +101,48 @@ static void deep_copies_of_several_steps_are_replicas(void **state)
 	assert_int_equal(duplicates(&s, 60).copies_count, 2 * PARAMETERS);
 }
 
+/* Two matrices, and vectors that are too small to have stacks. */
+static void two_sizes_that_are_all_there_are_a_model(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	trained_once(&s);
+	block(&s, 41, BATCH, 3 * MIB, CATEGORY_PARAMETERS);
+	assert_int_equal(duplicates(&s, 60).remade, 0);
+	block(&s, 42, BATCH, 5 * MIB, CATEGORY_PARAMETERS);
+	assert_int_equal(duplicates(&s, 60).remade, 36 * MIB);
+	block(&s, 43, BATCH, 20 * MIB, CATEGORY_PARAMETERS);
+	assert_int_equal(duplicates(&s, 60).remade, 0);
+}
+
+/* A service that has called `models` models, each made behind the calls of those before, and makes
+ * one more. */
+static struct duplicates of_service(uint64_t models, bytes size)
+{
+	struct scene s;
+
+	make(&s);
+	for (uint64_t i = 0; i < models; i++) {
+		model(&s, 100 * i + 1, i ? size : MIB);
+		span(&s, 100 * i + 50, PHASE_EVALUATION, 1);
+		s.spans[i].activity = ACTIVITY_EVALUATION;
+	}
+	block(&s, 100 * models + 1, BATCH, MIB, CATEGORY_PARAMETERS);
+	return duplicates(&s, 100 * models + 2);
+}
+
+static void models_that_a_service_made_between_calls_are_kept(void **state)
+{
+	(void)state;
+	assert_int_equal(of_service(4, MIB).remade, 4 * 36 * MIB);
+	assert_int_equal(of_service(4, MIB).copies_count, 4 * PARAMETERS);
+	/* Two, or a large one with small ones, may all be needed. */
+	assert_int_equal(of_service(2, MIB).remade, 0);
+	assert_int_equal(of_service(4, MIB / 2).remade, 0);
+	assert_int_equal(of_service(4, 4 * MIB).remade, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -108,6 +151,8 @@ int main(void)
 		cmocka_unit_test(other_sizes_are_another_model),
 		cmocka_unit_test(a_deep_copy_is_no_newer_model),
 		cmocka_unit_test(deep_copies_of_several_steps_are_replicas),
+		cmocka_unit_test(two_sizes_that_are_all_there_are_a_model),
+		cmocka_unit_test(models_that_a_service_made_between_calls_are_kept),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -356,6 +356,65 @@ static void the_clock_is_thinned_out(void **state)
 	history_free(h);
 }
 
+/* Twenty calls, of which one line of the model keeps `each` blocks, and others nothing. */
+static int is_inference_with(int each)
+{
+	struct scene s;
+	bytes cache;
+
+	make(&s);
+	for (int i = 0; i < 20; i++) {
+		span(&s, ACTIVITY_MAIN, 1, 0);
+		born(&s, BATCH, 10 * KIB);
+		span(&s, ACTIVITY_MODEL, 10, 9);
+		transient(&s, FIRST, 100 * KIB);
+		for (int k = 0; k < each; k++)
+			born(&s, LAYER, 50 * KIB);
+		transient(&s, LAYER_OUT, 100 * KIB);
+	}
+	return found(&s, &cache).is_inference;
+}
+
+/* nn.Sequential calls its layers from one line, so that a graph may be of one stack. */
+static void several_blocks_of_each_call_are_no_results(void **state)
+{
+	(void)state;
+	assert_true(is_inference_with(1));
+	assert_false(is_inference_with(3));
+}
+
+/* A simulation of thirty rounds around a small network: `lines` of the job's own code keep a block
+ * of each round. */
+static int is_inference_around(uint32_t lines, bytes size)
+{
+	struct scene s;
+	bytes cache;
+
+	make(&s);
+	for (uint32_t i = 0; i < lines; i++)
+		s.info[KEYS - i].flags = STACK_FRAMES;
+	for (int round = 0; round < 30; round++) {
+		span(&s, ACTIVITY_MODEL, 2, 2);
+		transient(&s, FIRST, 100 * KIB);
+		transient(&s, HEAD, 100 * KIB);
+		span(&s, ACTIVITY_MAIN, 5, 2);
+		for (uint32_t i = 0; i < lines; i++) {
+			transient(&s, KEYS - i, size);
+			born(&s, KEYS - i, size);
+		}
+	}
+	return found(&s, &cache).is_inference;
+}
+
+static void lines_that_keep_each_round_wait_for_a_backward_pass(void **state)
+{
+	(void)state;
+	assert_false(is_inference_around(3, 100 * KIB));
+	/* Two may be results; and so may three that are small beside what the model makes. */
+	assert_true(is_inference_around(2, 100 * KIB));
+	assert_true(is_inference_around(3, 10 * KIB));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -369,6 +428,8 @@ int main(void)
 		cmocka_unit_test(a_first_forward_pass_may_train),
 		cmocka_unit_test(a_loss_rules_inference_out),
 		cmocka_unit_test(a_backward_pass_rules_inference_out),
+		cmocka_unit_test(several_blocks_of_each_call_are_no_results),
+		cmocka_unit_test(lines_that_keep_each_round_wait_for_a_backward_pass),
 		cmocka_unit_test(the_clock_is_thinned_out),
 	};
 

@@ -46,6 +46,8 @@ static struct stack stacks[STACKS] = {
 	[HELPER] = { .frame_count = 4, .frames = helper },
 };
 
+static struct str strings[] = { { 0 }, { "forward", 7 }, { "softmax", 7 }, { "attend", 6 } };
+
 struct case_of {
 	bytes projection, softmax, wide;
 	uint64_t layers;
@@ -65,7 +67,9 @@ static void check(const struct case_of *c)
 				 .stacks = stacks,
 				 .frames = frames,
 				 .frame_kinds = kinds,
-				 .frame_count = FRAMES };
+				 .frame_count = FRAMES,
+				 .strings = strings,
+				 .string_count = ARRAY_SIZE(strings) };
 	uint64_t tags[STACKS] = { [PROJECTION] = TAGGED(LINEAR) | TAGGED(MODEL),
 				  [SOFTMAX] = TAGGED(PROBABILITIES) | TAGGED(MODEL),
 				  [WIDE] = TAGGED(LINEAR) | TAGGED(MODEL),
@@ -111,7 +115,9 @@ static void a_function_may_make_the_scores_for_its_caller(void **state)
 				 .stacks = stacks,
 				 .frames = frames,
 				 .frame_kinds = kinds,
-				 .frame_count = FRAMES };
+				 .frame_count = FRAMES,
+				 .strings = strings,
+				 .string_count = ARRAY_SIZE(strings) };
 	uint64_t tags[STACKS] = { [PROJECTION] = TAGGED(LINEAR) | TAGGED(MODEL),
 				  [HELPER] = TAGGED(ATTENDS) | TAGGED(MODEL) };
 	struct metrics_pass p = { .tables = &tables, .tags = tags };
@@ -121,6 +127,11 @@ static void a_function_may_make_the_scores_for_its_caller(void **state)
 	metrics_tag_attention(&p, NULL, &live);
 	assert_true(tags[HELPER] & TAGGED(ATTENTION));
 	assert_true(tags[PROJECTION] & TAGGED(ATTENTION));
+	/* PyTorch's own attention has no scores; it may copy a mask. */
+	strings[3] = (struct str){ "sdpa_attention_forward", 22 };
+	metrics_tag_attention(&p, NULL, &live);
+	assert_false(tags[HELPER] & (TAGGED(ATTENTION) | TAGGED(ATTENDS)));
+	strings[3] = (struct str){ "attend", 6 };
 	/* As large as what the linear layer makes: no scores. */
 	tags[HELPER] = TAGGED(ATTENDS) | TAGGED(MODEL);
 	groups[0].largest = 20 * MIB;

@@ -182,6 +182,65 @@ static void the_jobs_own_code_stores_what_no_model_made(void **state)
 	assert_int_equal(in_the_fifth_step(STORED, 4).leak_stored, 0);
 }
 
+/* An evaluation of twelve calls keeps a prediction of 3 MiB and labels of 6 MiB of each; then come
+ * tensors of these sizes. */
+static struct metrics joined(bytes first, bytes request)
+{
+	struct stack_levels stacks[STACKS] = { 0 };
+	struct metrics m = { .data = first, .data_stack = STORED };
+	struct failure f = { .stack = STORED, .requested = request };
+	struct device_pass d = { .m = &m, .stacks = stacks, .failure = &f, .backward_seen = 1 };
+	struct surviving_block blocks[25];
+
+	for (size_t i = 0; i < 24; i++)
+		blocks[i] = (struct surviving_block){ .stack = INSIDE,
+						      .in_run = 1,
+						      .size = (i % 2 ? 6 : 3) * MIB };
+	blocks[24] = (struct surviving_block){ .stack = STORED, .in_run = 1, .size = first };
+	metrics_find_leaks(&tables, &d, blocks, 25);
+	return m;
+}
+
+static void results_that_are_put_together_are_no_data(void **state)
+{
+	struct metrics m = joined(72 * MIB, 50 * MIB);
+
+	(void)state;
+	assert_int_equal(m.run_repeats, 24);
+	assert_int_equal(m.run_repeat_bytes, 108 * MIB);
+	assert_int_equal(m.joined, 122 * MIB);
+	assert_int_equal(m.data, 0);
+	/* All of them in one; and another size. */
+	assert_int_equal(joined(50 * MIB, 108 * MIB).joined, 158 * MIB);
+	m = joined(50 * MIB, 60 * MIB);
+	assert_int_equal(m.joined, 0);
+	assert_int_equal(m.data, 50 * MIB);
+}
+
+/* A loop of twelve rounds around calls of a small model, before any backward pass. */
+static int64_t own_stacks_of(int64_t calls, int backward_seen)
+{
+	struct stack_levels stacks[STACKS] = { 0 };
+	struct metrics m = { .run_calls = calls };
+	struct device_pass d = { .m = &m, .stacks = stacks, .backward_seen = backward_seen };
+	struct surviving_block blocks[12];
+
+	for (size_t i = 0; i < 12; i++)
+		blocks[i] = (struct surviving_block){ .stack = STORED, .size = MIB };
+	metrics_find_leaks(&tables, &d, blocks, 12);
+	return m.run_own_stacks;
+}
+
+static void a_loop_before_any_backward_pass_keeps_its_rounds(void **state)
+{
+	(void)state;
+	infos[STORED].flags = STACK_FRAMES;
+	assert_int_equal(own_stacks_of(12, 0), 1);
+	/* A model that was not called in between; a later run, which another count shows. */
+	assert_int_equal(own_stacks_of(0, 0), 0);
+	assert_int_equal(own_stacks_of(12, 1), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -192,6 +251,8 @@ int main(void)
 		cmocka_unit_test(what_follows_a_step_counts_as_the_next_ones),
 		cmocka_unit_test(a_step_needs_what_is_more_than_any_has_left),
 		cmocka_unit_test(a_step_may_fail_while_it_stores),
+		cmocka_unit_test(results_that_are_put_together_are_no_data),
+		cmocka_unit_test(a_loop_before_any_backward_pass_keeps_its_rounds),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -19,6 +19,9 @@ enum {
 	VGG,
 	ENCODES,
 	DECODES,
+	TEACHES,
+	ACTS,
+	DISTILLED,
 	STACKS
 };
 
@@ -52,6 +55,9 @@ static uint64_t tags[STACKS] = {
 	[VGG] = TAGGED(MODEL),
 	[ENCODES] = TAGGED(MODEL) | TAGGED(ENCODER),
 	[DECODES] = TAGGED(MODEL) | TAGGED(DECODER),
+	[TEACHES] = TAGGED(MODEL) | TAGGED(UNTRAINED),
+	[ACTS] = TAGGED(MODEL) | TAGGED(ROLLOUT),
+	[DISTILLED] = TAGGED(MODEL) | TAGGED(DISTILS),
 };
 
 static struct stack_levels levels[STACKS];
@@ -118,10 +124,14 @@ static void a_network_in_the_loss_is_beside_the_model(void **state)
 					kept(MODEL_LAYER, 30 * MIB) };
 
 	(void)state;
+	levels[LOSS_LAYER].blocks = 1;
 	assert_int_equal(found(groups, 3, 1).loss_network, 65 * MIB);
+	/* Its layers' own outputs are freed behind an activation function. */
+	assert_int_equal(found(groups + 1, 2, 1).loss_network, 5 * MIB);
 	/* A model that computes its loss itself has nothing beside it. */
 	assert_int_equal(found(groups, 2, 1).loss_network, 0);
 	/* A loss without layers is no network. */
+	levels[LOSS_LAYER].blocks = 0;
 	assert_int_equal(found(groups + 1, 2, 1).loss_network, 0);
 }
 
@@ -155,6 +165,45 @@ static void an_encoder_of_latents_is_not_trained(void **state)
 	assert_int_equal(found(groups, 2, 2).first_model, 60 * MIB);
 	/* The autoencoder is what the job trains. */
 	assert_int_equal(found(groups, 3, 2).first_model, 0);
+}
+
+static struct block_group kept_blocks(uint32_t stack, uint64_t blocks)
+{
+	struct block_group g = kept(stack, (bytes)blocks * 40 * MIB);
+
+	g.blocks = blocks;
+	return g;
+}
+
+/* Few blocks may be of the layer that runs, without a graph. */
+static void names_tell_a_teacher_and_a_rollout(void **state)
+{
+	struct block_group groups[] = { kept_blocks(TEACHES, 10), kept_blocks(ACTS, 12),
+					kept_blocks(MODEL_LAYER, 9) };
+	struct metrics m = found(groups, 3, 1);
+
+	(void)state;
+	assert_int_equal(m.teacher_graph, 400 * MIB);
+	assert_int_equal(m.rollout_graph, 480 * MIB);
+	groups[0] = kept_blocks(TEACHES, 4);
+	groups[1] = kept_blocks(ACTS, 4);
+	m = found(groups, 3, 1);
+	assert_int_equal(m.teacher_graph + m.rollout_graph, 0);
+}
+
+/* Two calls of one class, of which the earlier one keeps 500 MiB. */
+static void the_larger_model_of_a_distillation_is_the_teacher(void **state)
+{
+	struct block_group groups[] = { kept_blocks(DISTILLED, 20), kept_blocks(MODEL_LAYER, 10) };
+
+	(void)state;
+	assert_int_equal(found(groups, 1, 2).first_model, 0);
+	stacks[DISTILLED] = stacks[VGG];
+	assert_int_equal(found(groups, 1, 2).first_model, 500 * MIB);
+	groups[0] = kept_blocks(DISTILLED, 30);
+	assert_int_equal(found(groups, 1, 2).first_model, 700 * MIB);
+	/* Another model is not of the distillation. */
+	assert_int_equal(found(groups, 2, 2).first_model, 0);
 }
 
 /* batch_norm() made 4 MiB, and then a block of this size. */
@@ -256,6 +305,8 @@ int main(void)
 		cmocka_unit_test(two_models_of_one_class_may_be_teacher_and_student),
 		cmocka_unit_test(a_vgg_beside_the_model_is_a_losss),
 		cmocka_unit_test(an_encoder_of_latents_is_not_trained),
+		cmocka_unit_test(names_tell_a_teacher_and_a_rollout),
+		cmocka_unit_test(the_larger_model_of_a_distillation_is_the_teacher),
 		cmocka_unit_test(a_graph_has_the_input_of_a_batch_norm),
 		cmocka_unit_test(buffers_of_one_size_are_told),
 		cmocka_unit_test(a_batch_norm_without_statistics_is_in_evaluation_mode),
