@@ -28,6 +28,12 @@ static inline int activity_is_forward(uint8_t a)
 	return a == ACTIVITY_MODEL;
 }
 
+/* A model is called, in training or not. */
+static inline int activity_is_call(uint8_t a)
+{
+	return a == ACTIVITY_MODEL || a == ACTIVITY_EVALUATION;
+}
+
 static inline int activity_is_backward(uint8_t a)
 {
 	return a == ACTIVITY_BACKWARD || a == ACTIVITY_RECOMPUTE;

@@ -40,8 +40,7 @@ static void index_spans(struct block_context *c)
 	}
 	for (size_t i = 0; i < c->span_count && has_calls; i++) {
 		c->calls[i] = calls;
-		calls += list[i].activity == ACTIVITY_MODEL ||
-			 list[i].activity == ACTIVITY_EVALUATION;
+		calls += (uint32_t)activity_is_call(list[i].activity);
 	}
 }
 

@@ -48,6 +48,14 @@ void lifetimes_end(struct lifetimes *l, const struct mt_record *alloc,
 	found->is_transient = (uint8_t)(is_transient && alloc->time_ns == l->until_ns);
 }
 
+int lifetime_by_time(const void *a, const void *b)
+{
+	const struct mt_record *x = &(*(const struct lifetime *const *)a)->alloc,
+			       *y = &(*(const struct lifetime *const *)b)->alloc;
+
+	return ORDER(x->time_ns, y->time_ns);
+}
+
 int lifetime_by_stack(const void *a, const void *b)
 {
 	const struct mt_record *x = &(*(const struct lifetime *const *)a)->alloc,

@@ -32,6 +32,8 @@ void lifetimes_sort(struct lifetimes *l);
 void lifetimes_release(struct lifetimes *l);
 /* A comparator of pointers to lifetimes: by stack, the first allocated first. */
 int lifetime_by_stack(const void *a, const void *b);
+/* The same, all in the order of time. */
+int lifetime_by_time(const void *a, const void *b);
 
 /* Notes that `freed` frees what `alloc` allocated, if that is one of the blocks. `is_transient`: no
  * block was allocated since the moment. */

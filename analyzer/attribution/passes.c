@@ -30,12 +30,10 @@ static int by_time(const void *a, const void *b)
 	return ORDER(x->time_ns, y->time_ns);
 }
 
-/* All categories but those that stay from step to step. */
 static int is_of_pass(const struct lifetime *l, const struct tables *t)
 {
 	return tables_stack_flags(t, l->alloc.stack) & STACK_FRAMES &&
-	       (l->category == CATEGORY_ACTIVATIONS || l->category == CATEGORY_TEMPORARIES ||
-		l->category == CATEGORY_INPUTS || l->category == CATEGORY_OTHER);
+	       category_is_of_pass(l->category);
 }
 
 static struct made made_of(const struct tables *t, uint64_t time_ns, uint32_t stack)
@@ -284,10 +282,8 @@ static int may_be_left(const struct lifetime *l, const struct tables *t)
 {
 	return l->alloc.bytes >= MIN_LEFT && tables_stack_flags(t, l->alloc.stack) & STACK_FRAMES &&
 	       !(tables_stack_flags(t, l->alloc.stack) & STACK_NOT_OF_A_STEP) &&
-	       (l->category == CATEGORY_ACTIVATIONS || l->category == CATEGORY_TEMPORARIES ||
-		l->category == CATEGORY_INPUTS || l->category == CATEGORY_OTHER ||
-		(l->category == CATEGORY_OPTIMIZER_STATES &&
-		 tables_stack_is_own_code(t, l->alloc.stack)));
+	       (category_is_of_pass(l->category) || (l->category == CATEGORY_OPTIMIZER_STATES &&
+						     tables_stack_is_own_code(t, l->alloc.stack)));
 }
 
 /* Adds the blocks of one stack, in the order of time. Blocks that the job's own code allocated

@@ -77,14 +77,6 @@ static int is_held(const struct lifetime *l, const struct tables *t)
 	       !(t->thread_flags[l->alloc.thread] & THREAD_AUTOGRAD);
 }
 
-static int by_time(const void *a, const void *b)
-{
-	const struct mt_record *x = &(*(const struct lifetime *const *)a)->alloc,
-			       *y = &(*(const struct lifetime *const *)b)->alloc;
-
-	return ORDER(x->time_ns, y->time_ns);
-}
-
 /* Did the job's own code, and no module, make the block before the model was called? */
 static int is_of_setup(const struct lifetime *l, const struct spans *spans, const struct tables *t)
 {
@@ -384,7 +376,7 @@ struct duplicates duplicates_live(const struct lifetimes *l, const struct spans 
 		    !(has_own_weights && is_own_weight(&n, spans, t, &l->list[i].alloc)))
 			held[count++] = &l->list[i];
 	if (count)
-		qsort(held, count, sizeof(struct lifetime *), by_time);
+		qsort(held, count, sizeof(struct lifetime *), lifetime_by_time);
 	find_copies(&d, &n, spans, t, held, count);
 	if (!n.states.count && !n.gradients.count)
 		find_second_model(&d, held, count);

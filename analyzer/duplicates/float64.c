@@ -1,7 +1,6 @@
 #include "duplicates/float64.h"
 
 #include "util/glob.h"
-#include "util/order.h"
 
 #include <stdlib.h>
 
@@ -15,13 +14,6 @@
 struct typed_layers {
 	uint32_t wide, narrow;
 };
-
-static int by_time(const void *a, const void *b)
-{
-	const struct mt_record *x = a, *y = b;
-
-	return ORDER(x->time_ns, y->time_ns);
-}
 
 static bytes rounded(bytes n)
 {
@@ -62,25 +54,25 @@ static int has_gates(const struct tables *t)
 
 uint32_t layers_of_float64(const struct lifetimes *l, const struct tables *t)
 {
-	struct mt_record *list = xcalloc(l->count + 1, sizeof(*list));
+	const struct lifetime **list = xcalloc(l->count + 1, sizeof(struct lifetime *));
 	struct typed_layers between = { 0 }, all = { 0 };
 	size_t count = 0;
 
 	for (size_t i = 0; i < l->count; i++)
 		if (l->list[i].category == CATEGORY_PARAMETERS)
-			list[count++] = l->list[i].alloc;
+			list[count++] = &l->list[i];
 	if (count && has_gates(t))
 		count = 0;
 	if (count)
-		qsort(list, count, sizeof(*list), by_time);
+		qsort(list, count, sizeof(struct lifetime *), lifetime_by_time);
 	for (size_t i = 1; i + 1 < count; i++) {
-		bytes bias = list[i + 1].bytes;
+		bytes weight = list[i]->alloc.bytes, bias = list[i + 1]->alloc.bytes;
 
-		if (bias <= MIN_BIAS || bias > MAX_BIAS || list[i].bytes <= bias)
+		if (bias <= MIN_BIAS || bias > MAX_BIAS || weight <= bias)
 			continue;
-		add_layer(&all, list[i].bytes, bias);
-		if (list[i - 1].bytes == bias)
-			add_layer(&between, list[i].bytes, bias);
+		add_layer(&all, weight, bias);
+		if (list[i - 1]->alloc.bytes == bias)
+			add_layer(&between, weight, bias);
 	}
 	free(list);
 	/* Beside layers of another type, the others may be tables. */

@@ -75,8 +75,7 @@ static uint32_t calls_before(const struct spans *spans, uint64_t time_ns, size_t
 			     uint32_t calls)
 {
 	for (; *at < spans->count && spans->list[*at].start_ns <= time_ns; (*at)++)
-		calls += spans->list[*at].activity == ACTIVITY_MODEL ||
-			 spans->list[*at].activity == ACTIVITY_EVALUATION;
+		calls += (uint32_t)activity_is_call(spans->list[*at].activity);
 	return calls;
 }
 

@@ -9,7 +9,7 @@ int span_order_has_model(const struct spans *spans, uint64_t from_ns, uint64_t t
 	if (!first || last - first > MAX_BETWEEN)
 		return 1;
 	for (const struct span *s = first; s <= last; s++)
-		if (s->activity == ACTIVITY_MODEL || s->activity == ACTIVITY_EVALUATION)
+		if (activity_is_call(s->activity))
 			return 1;
 	return 0;
 }

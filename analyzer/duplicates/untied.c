@@ -7,8 +7,7 @@
 static uint64_t first_call(const struct spans *spans)
 {
 	for (size_t i = 0; i < spans->count; i++)
-		if (spans->list[i].activity == ACTIVITY_MODEL ||
-		    spans->list[i].activity == ACTIVITY_EVALUATION)
+		if (activity_is_call(spans->list[i].activity))
 			return spans->list[i].start_ns;
 	return UINT64_MAX;
 }

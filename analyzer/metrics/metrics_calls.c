@@ -209,7 +209,7 @@ void metrics_count_calls(const struct device_pass *d)
 
 		if (s->phase == PHASE_BACKWARD || s->phase == PHASE_OPTIMIZER)
 			break;
-		if (s->activity != ACTIVITY_MODEL && s->activity != ACTIVITY_EVALUATION)
+		if (!activity_is_call(s->activity))
 			continue;
 		newest = d->m->run_calls++ ? newest : s->caller;
 		d->m->line_calls += s->caller == newest;

@@ -10,8 +10,8 @@ void metrics_tag_caches(struct metrics_pass *p, const struct snapshot *live);
 void metrics_find_inference(const struct metrics_pass *p, struct device_pass *d,
 			    const struct snapshot *live);
 
-/* The first passes of a job, under a name of prediction and none of training: do they keep what
- * several layers made? */
+/* Does an evaluation between steps keep what several layers made, or do the first passes of a job,
+ * under a name of prediction and none of training? */
 void metrics_find_predictions(const struct device_pass *d);
 
 #endif

@@ -32,6 +32,11 @@ static int is_same_stack(const struct surviving_block *a, const struct surviving
 	return a->stack == b->stack && (a->stack || a->thread == b->thread);
 }
 
+static int is_of_run(const struct surviving_block *l)
+{
+	return l->in_run && !l->age;
+}
+
 static int is_of_autograd(const struct tables *t, const struct surviving_block *l)
 {
 	return (t->thread_flags[l->thread] & THREAD_AUTOGRAD) != 0;
@@ -120,7 +125,7 @@ static void record_repeats(struct device_pass *d, const struct surviving_block *
 		for (n = 1; i + n < count && l[i + n].size == l[i].size && l[i + n].age == l[i].age;
 		     n++)
 			;
-		if (l[i].age || !l[i].in_run || l[i].size <= m->run_repeat_bytes / (bytes)n ||
+		if (!is_of_run(&l[i]) || l[i].size <= m->run_repeat_bytes / (bytes)n ||
 		    l[i].size > BYTES_LIMIT / (bytes)n)
 			continue;
 		m->run_repeats = (int64_t)n;
@@ -144,11 +149,6 @@ struct kept_results {
 	int64_t blocks;
 	bytes all, of_size;
 };
-
-static int is_of_run(const struct surviving_block *l)
-{
-	return l->in_run && !l->age;
-}
 
 static struct kept_results results_of(const struct surviving_block *l, size_t count)
 {
@@ -249,7 +249,7 @@ static int repeats_too(const struct metrics *m, const struct surviving_block *l,
 	int64_t in_run = 0;
 
 	for (size_t i = 0; i < count; i++)
-		in_run += l[i].in_run && !l[i].age;
+		in_run += is_of_run(&l[i]);
 	return m->run_repeats && in_run >= m->run_repeats;
 }
 

@@ -81,13 +81,6 @@ int metrics_may_be_huge(const struct device_pass *d, uint64_t tags, bytes size)
 		  TAGGED(FSDP_GRADIENT) | TAGGED(ZERO) | TAGGED(MEGATRON_FSDP) | TAGGED(COMPILE)));
 }
 
-/* What a computation makes, or the job's own code. */
-static int is_result(enum category c)
-{
-	return c == CATEGORY_ACTIVATIONS || c == CATEGORY_TEMPORARIES || c == CATEGORY_OTHER ||
-	       c == CATEGORY_INPUTS;
-}
-
 /* Is it a block whose size one line of code decides? Without frames, a block of the backward pass
  * is. */
 static int is_candidate(const struct metrics_pass *p, const struct device_pass *d, uint32_t stack,
@@ -97,8 +90,8 @@ static int is_candidate(const struct metrics_pass *p, const struct device_pass *
 	enum block_hint hint = stack_hint(flags);
 
 	return hint != HINT_COMMUNICATION && hint != HINT_BUCKETS &&
-	       (flags & STACK_FRAMES || category == CATEGORY_TEMPORARIES) && is_result(category) &&
-	       metrics_may_be_huge(d, p->tags[stack], size);
+	       (flags & STACK_FRAMES || category == CATEGORY_TEMPORARIES) &&
+	       category_is_of_pass(category) && metrics_may_be_huge(d, p->tags[stack], size);
 }
 
 /* The largest block of a layer. Its elementwise results are as large, and grow with the batch like
@@ -261,7 +254,7 @@ static void find_function(const struct metrics_pass *p, const struct device_pass
 	for (size_t i = 0; m->huge && i < live->count; i++) {
 		const struct block_group *g = &live->groups[i];
 
-		if (is_result((enum category)g->category) && same_size(g->largest, m->huge) &&
+		if (category_is_of_pass(g->category) && same_size(g->largest, m->huge) &&
 		    g->blocks <= BLOCKS_OF_A_CALL &&
 		    !is_in_proportion(p, g->stack, g->largest, m->layer_output))
 			add_block(list, p->tables, g->stack, g->bytes);

@@ -303,8 +303,7 @@ static uint64_t newest_call(const struct device_pass *d)
 	const struct spans *all = &d->device->spans;
 
 	for (size_t i = d->span + 1; i-- > 0 && i < all->count;)
-		if (all->list[i].activity == ACTIVITY_MODEL ||
-		    all->list[i].activity == ACTIVITY_EVALUATION)
+		if (activity_is_call(all->list[i].activity))
 			return all->list[i].start_ns;
 	return 0;
 }

@@ -63,7 +63,7 @@ static void enter_span(const struct metrics_pass *p, struct device_pass *d, cons
 
 	d->phase = (enum phase)s->phase;
 	d->called_untrained |= s->activity == ACTIVITY_EVALUATION;
-	d->called |= s->activity == ACTIVITY_MODEL || s->activity == ACTIVITY_EVALUATION;
+	d->called |= activity_is_call(s->activity);
 	if (s->activity == ACTIVITY_MODEL) {
 		if (!d->pending.count ||
 		    (!is_loss && d->pending.list[d->pending.count - 1] != s->caller))

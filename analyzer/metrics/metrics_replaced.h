@@ -10,7 +10,7 @@ void metrics_note_freed(struct device_pass *d, const struct mt_record *was);
 
 void metrics_find_growing(const struct metrics_pass *p, const struct device_pass *d,
 			  const struct snapshot *live);
-/* In an evaluation, a tensor that grows is the results so far. */
+/* In an evaluation, a tensor that grows is the results so far, and so is what a library gathers. */
 void metrics_find_grown_results(const struct metrics_pass *p, const struct device_pass *d);
 /* Parameters that replaced blocks of half their size. */
 void metrics_find_widened(const struct metrics_pass *p, const struct device_pass *d,

@@ -41,11 +41,10 @@ static bytes wide_labels(const struct metrics_pass *p, const struct snapshot *s,
 	for (size_t i = 0; i < s->count; i++) {
 		const struct block_group *g = &s->groups[i];
 
-		if ((g->category == CATEGORY_ACTIVATIONS || g->category == CATEGORY_TEMPORARIES ||
-		     g->category == CATEGORY_INPUTS || g->category == CATEGORY_OTHER) &&
-		    !g->origin && g->stack && g->stack < p->tables->stack_count &&
-		    !(p->tags[g->stack] & layers) && g->smallest == g->largest &&
-		    g->blocks <= MAX_LABELS && same_size(g->largest, 2 * loss))
+		if (category_is_of_pass(g->category) && !g->origin && g->stack &&
+		    g->stack < p->tables->stack_count && !(p->tags[g->stack] & layers) &&
+		    g->smallest == g->largest && g->blocks <= MAX_LABELS &&
+		    same_size(g->largest, 2 * loss))
 			add(&sum, g->bytes);
 	}
 	return sum;
