@@ -57,7 +57,7 @@ CAUSES = {
     "growing tensor with a graph": ("GROWING_TENSOR", "GRAPH_KEPT", "EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED"),  # each one keeps those before it: detach()
     "scores of a whole prompt": ("LOGITS_SPIKE", "LOGITS_OF_PROMPT", "HUGE_TENSORS"),  # logits of all positions, outside of training: parts of them do
     "gradient of a whole table": ("TABLE_GRADIENT", "STATIC_OVER_BUDGET"),  # of rows that nobody used: sparse=True; the latter names parameters and gradients
-    "idle model": ("SECOND_MODEL", "DATA_IN_SETUP"),  # a model that made something before, and is not used any more
+    "idle model": ("SECOND_MODEL", "DATA_IN_SETUP", "LATE_MODEL"),  # a model that made something before, and is not used any more
     "iterations recorded": ("HUGE_TENSORS", "ACT_PEAK"),  # an inner loop whose result the loss takes as given: no_grad() around it
     "earlier runs kept": ("SECOND_MODEL", "SECOND_OPTIMIZER", "EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED"),  # models and optimizers of folds or trials before
     "copies in cycles": ("LEAK_REF_CYCLE", "EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED", "SECOND_MODEL", "CKPT_SAVE_SPIKE"),  # they wait for the collector
@@ -94,19 +94,31 @@ CAUSES = {
     "temporary in an evaluation": ("HUGE_TENSORS", "EVAL_TENSORS"),  # one line of an evaluation, without a graph
     "generation in training": ("KV_CACHE", "KV_CACHE_OF_PROMPTS", "EVAL_TENSORS", "EVAL_BATCH_LARGE"),  # too many prompts at a time, between steps
     "conversation that grows": ("KV_CACHE", "KV_CACHE_OF_PROMPTS", "INFERENCE_BATCH", "BATCH_OUTLIER", "GROWING_TENSOR"),  # each turn's prompt is all that was said
+    "cycle of a function": ("LEAK_REF_CYCLE", "EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED", "GRAPH_KEPT"),  # its result refers to itself by way of ctx
+    "teacher not frozen": ("TEACHER_GRAPH", "REFERENCE_GRAPH", "GRADIENTS_UNUSED", "BASE_TRAINED", "CALL_UNUSED", "EVAL_MODE_GRAPH", "LOSS_NETWORK_GRAPH", "FIRST_MODEL_GRAPH", "EARLIER_CALL"),  # no_grad() around it
+    "directions of an optimizer": ("EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED", "GRADIENT_COPIES", "OPT_FIRST_STEP_JUMP"),  # a shorter history
+    "weights as columns": ("GROWING_TENSOR", "EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED", "GRADIENT_COPIES", "CKPT_SAVE_SPIKE"),  # one for each epoch: on the host
+    "table of features on the GPU": ("DATA_ON_GPU", "DATA_IN_SETUP", "BUFFERS_LARGE", "HUGE_TENSORS", "STATIC_OVER_BUDGET"),  # of a model, and not trained: rows from the host
+    "one long request": ("BATCH_OUTLIER", "INFERENCE_BATCH"),  # all of its batch are padded to its length: alone
+    "inner steps differentiated": ("BACKWARD_KEPT", "HUGE_TENSORS", "ACT_PEAK", "GRAPH_KEPT", "EARLIER_CALL"),  # detach() between the steps of a loop within the loss
+    "states in double": ("OPT_FIRST_STEP_JUMP", "DOUBLE_PRECISION"),  # an optimizer's averages in float64: the states, or their type, are to be changed
+    "cache for each branch": ("KV_CACHES_KEPT", "KV_CACHE", "KV_CACHE_OF_PROMPTS", "EVAL_TENSORS"),  # copies of a prompt's keys and values: one branch after the other
+    "cache of a whole text": ("KV_CACHE", "KV_CACHE_OF_PROMPTS", "GROWING_TENSOR"),  # piece after piece: a window of it
 }
 
 # Causes that take more in each step: what their remedy saves depends on the step in which the job died.
 GROWS = {"graph kept", "list of tensors", "what autograd saves kept", "results kept on the GPU", "growing tensor", "growing cache", "data kept on the GPU", "leak outside of PyTorch",
          "copies of the model kept", "caches of finished requests", "results concatenated", "KV cache in training", "growing tensor with a graph", "earlier runs kept",
-         "copies in cycles", "clients on the GPU", "scorers kept", "conversation that grows", "states of replaced parameters", "index concatenated", "hooks of every evaluation"}
+         "copies in cycles", "clients on the GPU", "scorers kept", "conversation that grows", "states of replaced parameters", "index concatenated", "hooks of every evaluation",
+         "cycle of a function", "directions of an optimizer", "weights as columns"}
 
 # Of these, what is not in tensors.
 OUTSIDE = {"leak outside of PyTorch"}
 
 # Faults whose fixed form keeps a part of what the remedy does without: the model's own logits, or those of its evaluation, over the vocabulary that the fault
 # makes large; the newest entry of a list, or the newest state.
-OTHER_REMEDY = {"entropy_of_logits", "logits_in_fp32", "log_softmax_of_everything", "replay_without_limit", "cache_by_shape", "requests_remembered", "scorer_of_each_evaluation", "state_not_detached"}
+OTHER_REMEDY = {"entropy_of_logits", "logits_in_fp32", "log_softmax_of_everything", "replay_without_limit", "cache_by_shape", "requests_remembered", "scorer_of_each_evaluation", "state_not_detached",
+                "prefixes_of_all_documents", "long_history_of_directions"}
 
 # The remedy that the fixed job has, by a word of it, where the first remedy of a right rule may be another one. None: no rule names what the fixed form does,
 # which is another thing than half a batch or parts of it: 16 bits, shorter rows, smaller pictures, a norm of PyTorch's, a loop without a graph.

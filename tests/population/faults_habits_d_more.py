@@ -60,6 +60,9 @@ class LightningValidationKept(Fault):
     Threads of Lightning since validation_epoch_end() went.
     """
 
+    def fits(self, target):
+        return super().fits(target) and hasattr(target, "length")
+
     def inject(self, target, fixed):
         from lightning.pytorch import Callback
         outputs, batches = [], self.rng.choice([6, 8])
