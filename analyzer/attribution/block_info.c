@@ -58,22 +58,41 @@ static void find_buckets(struct block_context *c, const struct lifetimes *l)
 		c->span_count && c->after[0] < c->span_count && c->in.outlived < buckets / 2;
 }
 
+static void add_line(struct block_context *c, const struct stack_info *p)
+{
+	for (size_t k = 0; k < ARRAY_SIZE(by_line); k++) {
+		if (stack_hint(p->flags) != by_line[k].kind)
+			continue;
+		if (p->line < c->lines[k].least)
+			c->lines[k].least = p->line;
+		if (p->line > c->lines[k].most)
+			c->lines[k].most = p->line;
+	}
+}
+
+/* Does Module._apply() call a function in the stack, which allocates? On lines without one it goes
+ * to its parts, and frees what it has replaced. */
+static int converts(const struct tables *t, uint32_t stack)
+{
+	const struct stack *s = tables_stack(t, stack);
+	const struct stack_info *p = tables_stack_info(t, stack);
+
+	return stack_hint(p->flags) == HINT_APPLY && s->frame_count &&
+	       tables_frame(t, s->frames[0])->line != p->line;
+}
+
+/* Small parameters have no stack, but the segment that they lie in has one. */
 static void find_lines(struct block_context *c, const struct lifetimes *l)
 {
+	const struct tables *t = c->in.tables;
+
 	for (size_t k = 0; k < ARRAY_SIZE(by_line); k++)
 		c->lines[k].least = UINT32_MAX;
-	for (size_t i = 0; i < l->count; i++) {
-		const struct stack_info *p =
-			tables_stack_info(c->in.tables, l->list[i].alloc.stack);
-
-		for (size_t k = 0; k < ARRAY_SIZE(by_line); k++)
-			if (stack_hint(p->flags) == by_line[k].kind) {
-				if (p->line < c->lines[k].least)
-					c->lines[k].least = p->line;
-				if (p->line > c->lines[k].most)
-					c->lines[k].most = p->line;
-			}
-	}
+	for (size_t i = 0; i < l->count; i++)
+		add_line(c, tables_stack_info(t, l->list[i].alloc.stack));
+	for (uint32_t i = 0; i < t->stack_count; i++)
+		if (converts(t, i))
+			add_line(c, tables_stack_info(t, i));
 }
 
 enum block_hint block_context_hint(const struct block_context *c, const struct stack_info *p)

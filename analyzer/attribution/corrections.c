@@ -6,10 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_SETS 64                  /* of gradients of one model */
-#define READ_STATES 2                /* Adam's, of each parameter */
-#define MIN_MOMENTA 3                /* live blocks of one line: fewer may be temporaries */
-#define MIN_SPARE (INT64_C(1) << 20) /* the allocator leaves a block larger than it needs */
+#define MAX_SETS 64   /* of gradients of one model */
+#define READ_STATES 2 /* Adam's, of each parameter */
+#define MIN_MOMENTA 3 /* live blocks of one line: fewer may be temporaries */
 
 static int has_no_stack(const struct block_context *c, const struct lifetime *l)
 {
@@ -232,7 +231,7 @@ static void find_gradients(const struct block_context *c, struct lifetimes *l)
 	for (size_t i = 0; i < count; i++) {
 		struct size_count *p = size_counts_near(&without, others[i]->alloc.bytes);
 
-		if (!p || others[i]->alloc.bytes <= MIN_SPARE)
+		if (!p || others[i]->alloc.bytes <= MAX_SPARE)
 			continue;
 		p->count--;
 		others[i]->category = CATEGORY_GRADIENTS;

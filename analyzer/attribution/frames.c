@@ -15,7 +15,7 @@ static const struct row {
 	const char *file, *function;
 	uint32_t value; /* enum stack_flag, or enum block_hint << STACK_HINT_SHIFT */
 	uint32_t kind;  /* enum frame_kind */
-	uint64_t tags;
+	stack_tags tags;
 	uint64_t signature; /* one bit */
 } rows[] = {
 #define FLAG(flag, file, function) { file, function, STACK_##flag, 0, 0, 0 },
@@ -72,7 +72,8 @@ struct file_rows {
 struct frame_info {
 	uint32_t flags, kinds;
 	enum block_hint hint; /* of the first HINT row */
-	uint64_t tags, signatures;
+	stack_tags tags;
+	uint64_t signatures;
 };
 
 #define STACK_OF_OPTIMIZER (STACK_OPTIMIZER | STACK_CLIPPING | STACK_ZERO_GRAD)

@@ -60,8 +60,10 @@ enum stack_tag {
 #undef TAG
 	TAGS
 };
-static_assert(TAGS <= 64, "tags are bits of one number");
-#define TAGGED(id) (UINT64_C(1) << TAG_##id)
+/* Tags of a stack: bits 1 << enum stack_tag. */
+typedef unsigned __int128 stack_tags;
+static_assert(TAGS <= 128, "tags are bits of one number");
+#define TAGGED(id) ((stack_tags)1 << TAG_##id)
 /* The name of its row, for files that outlive the order of the rows. */
 const char *stack_tag_name(enum stack_tag tag);
 
@@ -90,7 +92,7 @@ struct stack_info {
 	uint32_t line;        /* of the frame that gave the hint */
 	uint32_t caller_hash; /* of the frames outside of the model, or of the optimizer: their
 			       * calls from one stack are alike */
-	uint64_t tags;        /* bits of enum stack_tag */
+	stack_tags tags;      /* bits of enum stack_tag */
 	uint64_t model_hash;  /* of the frames inside of the model; 0: none is */
 	uint8_t activity[4];  /* enum activity, for each combination of enum thread_flag */
 };

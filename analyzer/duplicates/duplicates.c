@@ -17,6 +17,8 @@
 #define MIN_TWIN                                                                        \
 	40 /* percent of both: a second model, which may lack a head that the first has \
 	    */
+#define MIN_DEEP \
+	3 /* parameters of a copy: fewer are a layer, as a head that is made of an embedding */
 #define MIN_REPEATED 8 /* parameters, in the order of a model before: fewer may be chance */
 #define MAX_REPEATED 4096
 
@@ -176,7 +178,8 @@ static void find_second_model(struct duplicates *d, const struct lifetime *const
 	size_t n = 0, first;
 
 	for (size_t i = 0; i < count && n < MAX_REPEATED; i++)
-		if (held[i]->category != CATEGORY_INPUTS)
+		if (held[i]->category != CATEGORY_INPUTS &&
+		    held[i]->category != CATEGORY_COMMUNICATION)
 			sizes[n++] = held[i]->alloc.bytes;
 	first = sizes_begin_again(sizes, n, MIN_REPEATED);
 	if (!first)
@@ -206,31 +209,73 @@ static bytes twin_of(const struct lifetime *const *held, size_t count)
 	return twin >= parameters / 100 * MIN_TWIN ? twin : 0;
 }
 
+/* When the first optimizer's step began; UINT64_MAX: none has. A model that trains beside another
+ * one is there before. */
+static uint64_t first_step_ns(const struct spans *spans)
+{
+	for (size_t i = 0; i < spans->count && spans_have(spans, ACTIVITY_OPTIMIZER); i++)
+		if (spans->list[i].activity == ACTIVITY_OPTIMIZER)
+			return spans->list[i].start_ns;
+	return UINT64_MAX;
+}
+
+/*
+ * A constructor copies layers of one model, as nn.TransformerEncoder does, or whole models: then
+ * the copies have the sizes of nearly all other parameters.
+ */
+static int constructor_copies_models(const struct lifetime *const *held, size_t count,
+				     const struct tables *t)
+{
+	struct size_counts copies = { 0 };
+	bytes others = 0, like = 0;
+
+	for (size_t i = 0; i < count; i++)
+		if (held[i]->category == CATEGORY_PARAMETERS &&
+		    is_by_deepcopy(t, held[i]->alloc.stack))
+			size_counts_add(&copies, held[i]->alloc.bytes);
+	size_counts_sort(&copies);
+	for (size_t i = 0; copies.count >= TRAINED_MIN_SIZES && i < count; i++) {
+		if (held[i]->category != CATEGORY_PARAMETERS ||
+		    is_by_deepcopy(t, held[i]->alloc.stack))
+			continue;
+		others = bytes_add(others, held[i]->alloc.bytes);
+		if (size_counts_near(&copies, held[i]->alloc.bytes))
+			like = bytes_add(like, held[i]->alloc.bytes);
+	}
+	size_counts_release(&copies);
+	return others && like >= others / 10 * 9;
+}
+
 /* Parameters that copy.deepcopy() made; a constructor copies layers of one model, as
  * nn.TransformerEncoder does. One copy may be a reference, if it is no copy of a part; of several,
- * each is a copy too many. Is there a copy of a model? */
+ * each is a copy too many, and so is one that was made behind an optimizer's step. Is there a copy
+ * of a model? */
 static int find_deep_copies(struct duplicates *d, const struct lifetime *const *held, size_t count,
-			    const struct tables *t)
+			    const struct spans *spans, const struct tables *t)
 {
-	bytes parameters = 0, deep = 0;
+	const uint64_t first_ns = first_step_ns(spans);
+	int whole = constructor_copies_models(held, count, t);
+	bytes parameters = 0, deep = 0, late = 0;
 	uint32_t blocks = 0;
 
 	for (size_t i = 0; i < count; i++) {
-		const struct stack_info *s = tables_stack_info(t, held[i]->alloc.stack);
+		uint32_t flags = tables_stack_flags(t, held[i]->alloc.stack);
 
 		if (held[i]->category != CATEGORY_PARAMETERS)
 			continue;
 		parameters = bytes_add(parameters, held[i]->alloc.bytes);
-		if (!(s->tags & TAGGED(COPY)) || s->flags & STACK_INIT)
+		if (!is_by_deepcopy(t, held[i]->alloc.stack) || (flags & STACK_INIT && !whole))
 			continue;
 		deep = bytes_add(deep, held[i]->alloc.bytes);
 		blocks++;
+		if (held[i]->alloc.time_ns > first_ns)
+			late = bytes_add(late, held[i]->alloc.bytes);
 	}
-	if (deep > d->copies && deep > (parameters - deep) / 2 * 3) {
+	if (deep > d->copies && (deep > (parameters - deep) / 2 * 3 || late > deep / 10 * 9)) {
 		d->copies = deep;
 		d->copies_count = blocks;
 	}
-	if (!deep || deep < parameters / 100 * MIN_TWIN)
+	if (blocks < MIN_DEEP || deep < parameters / 100 * MIN_TWIN)
 		return 0;
 	d->twin = larger_of(d->twin, deep);
 	return 1;
@@ -384,7 +429,7 @@ struct duplicates duplicates_live(const struct lifetimes *l, const struct spans 
 	d.float64_layers = layers_of_float64(l, t);
 	d.unstepped = unstepped_live(l, spans, t, now);
 	d.twin = twin_of(held, count);
-	d.has_deep_copy = has_deep_copy = find_deep_copies(&d, held, count, t);
+	d.has_deep_copy = has_deep_copy = find_deep_copies(&d, held, count, spans, t);
 	find_remade(&d, &n, held, count, spans, t);
 	d.data = data_set_live(&n, spans, t, held, count, now);
 	if (!has_own_weights)

@@ -1,24 +1,24 @@
 #include "duplicates/sizes_twice.h"
 
 #include "util/order.h"
+#include "util/size_counts.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#define NEAR 4            /* places by which a size may be moved */
 #define MAX_TRIES 64      /* places where a second model may begin, each of which is compared */
 #define MAX_MODELS 8      /* equal models that a job has beside each other */
 #define MAX_DIFFERENCE 20 /* two models differ by 1/20 at most, in all sizes together */
-
-#define SMALL (INT64_C(1) << 20) /* kSmallSize of c10/cuda/CUDACachingAllocator.cpp */
 
 /* PyTorch's allocator leaves the rest of a block with it if that has up to 1 MiB: tensors of one
  * size may have blocks that differ by that. Blocks of up to 1 MiB, of a pool of their own, do not.
  */
 static int is_like(bytes a, bytes b)
 {
-	if (a <= SMALL || b <= SMALL)
+	if (a <= MAX_SPARE || b <= MAX_SPARE)
 		return a == b;
-	return (a > b ? a - b : b - a) <= SMALL;
+	return (a > b ? a - b : b - a) <= MAX_SPARE;
 }
 
 /* Have two lists the same sizes, in any order? Sorts them. */
@@ -132,20 +132,42 @@ static int has_unique(const bytes *sizes, size_t count, size_t again)
 	return 0;
 }
 
+/* Are the sizes from `first` on those of the begin, each within NEAR places of its own? A module
+ * that has parameters and parts comes before its parts in parameters(), and behind them in to().
+ * `taken`: of each place of the begin, zeros before and after. */
+static int is_again(const bytes *sizes, size_t count, size_t first, unsigned char *taken)
+{
+	size_t k = 0;
+
+	for (size_t i, end; first + k < count; k++) {
+		end = k + NEAR < first ? k + NEAR + 1 : first;
+		for (i = k > NEAR ? k - NEAR : 0; i < end; i++)
+			if (!taken[i] && sizes[i] == sizes[first + k])
+				break;
+		if (i == end)
+			break;
+		taken[i] = 1;
+	}
+	memset(taken, 0, first);
+	return first + k == count;
+}
+
 size_t sizes_begin_again(const bytes *sizes, size_t count, size_t least)
 {
-	for (size_t first = count / 2; first + least <= count && first <= count - count / 3;
-	     first++) {
-		size_t k = 0;
+	unsigned char *taken = xcalloc(count + 1, 1);
+	size_t found = 0;
 
-		while (first + k < count && sizes[first + k] == sizes[k])
-			k++;
+	for (size_t first = count / 2;
+	     !found && first + least <= count && first <= count - count / 3; first++) {
+		if (sizes[first] != sizes[0] || !is_again(sizes, count, first, taken))
+			continue;
 		/* The next one has fewer sizes, in a longer list: none that is once there either.
 		 */
-		if (first + k == count)
-			return has_unique(sizes, first, k) ? first : 0;
+		found = has_unique(sizes, first, count - first) ? first : 0;
+		break;
 	}
-	return 0;
+	free(taken);
+	return found;
 }
 
 /* Is the largest size at the begin or the end of a model, as an embedding or a head, and twice as

@@ -23,7 +23,7 @@ struct metrics {
 #undef METRIC
 	/* The one metric that is not a number: the frameworks on the stacks, a bit each of enum
 	 * stack_tag. */
-	uint64_t tags;
+	stack_tags tags;
 	/* Stacks for evidence: of the leak, of the blocks that repeat, of the request, or of most
 	 * of the bytes of the metric of that name; MT_NO_STACK unknown. */
 	uint32_t leak_stack, left_stack, repeat_stack, request_stack, evaluated_stack, huge_stack;

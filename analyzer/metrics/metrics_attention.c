@@ -99,7 +99,7 @@ static uint32_t find_call(const struct metrics_pass *p, const struct failure *f,
 }
 
 /* Does a block count as scores: of softmax, or of a function whose name speaks of attention? */
-static int may_be_score(uint64_t tags, uint64_t kind)
+static int may_be_score(stack_tags tags, stack_tags kind)
 {
 	return tags & kind && !(tags & TAGGED(LINEAR));
 }
@@ -109,7 +109,7 @@ static int may_be_score(uint64_t tags, uint64_t kind)
 static uint32_t is_attention(const struct metrics_pass *p, const struct failure *f,
 			     const struct snapshot *live, const struct site *scores)
 {
-	uint64_t kind = tags_at(p, scores->stack) & (TAGGED(PROBABILITIES) | TAGGED(ATTENDS));
+	stack_tags kind = tags_at(p, scores->stack) & (TAGGED(PROBABILITIES) | TAGGED(ATTENDS));
 	uint64_t blocks = 0;
 	bytes linear = 0;
 	uint32_t frames = find_call(p, f, live, scores->stack, &linear);
@@ -131,7 +131,7 @@ static void tag_call(struct metrics_pass *p, const struct failure *f, const stru
 {
 	for (size_t i = 0; i < site_count(f, live); i++) {
 		struct site site = site_at(f, live, i);
-		uint64_t tags = tags_at(p, site.stack);
+		stack_tags tags = tags_at(p, site.stack);
 
 		if (tags &&
 		    (tags & TAGGED(LINEAR) || is_same_half_or_twice(site.size, scores->size)) &&
@@ -161,7 +161,7 @@ void metrics_tag_attention(struct metrics_pass *p, const struct failure *f,
 			p->tags[i] &= ~(TAGGED(ATTENTION) | TAGGED(ATTENDS));
 	for (size_t i = 0; i < site_count(f, live) && visited < MAX_SCORES; i++) {
 		struct site site = site_at(f, live, i);
-		uint64_t tags = tags_at(p, site.stack);
+		stack_tags tags = tags_at(p, site.stack);
 		uint32_t frames;
 
 		if (!(tags & (TAGGED(PROBABILITIES) | TAGGED(ATTENDS))) ||

@@ -5,10 +5,14 @@
 #define FEW_ROWS 4 /* of so many */
 
 /* Adds up the blocks that autograd's threads allocated and that are no gradients. Behind the
- * backward pass, none of them is needed. Blocks with frames are recomputed ones. */
+ * backward pass, none of them is needed; before an optimizer has shown, what looks like an
+ * evaluation may take derivatives within a loss. Blocks with frames are recomputed ones. */
 static void find_kept(const struct tables *t, struct metrics *m, const struct snapshot *live)
 {
-	for (size_t i = 0; i < live->count && (m->in_backward || m->in_optimizer); i++) {
+	int is_behind = m->in_backward || m->in_optimizer ||
+			(m->in_evaluation && m->tags & TAGGED(OPTIMIZER));
+
+	for (size_t i = 0; i < live->count && is_behind; i++) {
 		const struct block_group *g = &live->groups[i];
 
 		if ((g->category != CATEGORY_TEMPORARIES && g->category != CATEGORY_ACTIVATIONS) ||

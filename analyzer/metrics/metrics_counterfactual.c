@@ -1,6 +1,6 @@
 #include "metrics/metrics_counterfactual.h"
 
-unsigned counterfactuals_of_tags(uint64_t tags)
+unsigned counterfactuals_of_tags(stack_tags tags)
 {
 	return COUNTERFACTUAL(TEMPORARIES, tags & TAGGED(OPTIMIZER) && !(tags & TAGGED(STATE))) |
 	       COUNTERFACTUAL(CLIPPING, tags & TAGGED(CLIP)) |

@@ -8,14 +8,14 @@
 #define COUNTERFACTUAL(what, when) ((when) ? 1u << WITHOUT_##what : 0)
 
 /* The counterfactuals that remove each block of a stack with these tags. */
-unsigned counterfactuals_of_tags(uint64_t tags);
+unsigned counterfactuals_of_tags(stack_tags tags);
 
 /* The counterfactuals that remove a block. `is_new`: it is of a forward pass that no backward pass
  * follows. */
 static inline unsigned counterfactuals_of(const struct metrics_pass *p, const struct device_pass *d,
 					  uint32_t stack, int autograd, bytes size, int is_new)
 {
-	uint64_t tags = p->tags[stack];
+	stack_tags tags = p->tags[stack];
 	int is_huge;
 
 	if (size < METRICS_MIN_BLOCK)

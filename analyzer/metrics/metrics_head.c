@@ -2,6 +2,9 @@
 
 #include <limits.h>
 
+#define MIN_LAYER_DEPTH \
+	3 /* forward() of a linear layer, of a layer of the stack, and of the model */
+
 /* How many forward() methods are on the stack? */
 static unsigned depth_of(const struct tables *t, uint32_t stack)
 {
@@ -49,9 +52,38 @@ static void add_root(struct head_depths *d, const struct mt_frame *root)
 		d->most = d->layers[i];
 }
 
+/* The nth forward() of a stack, from the innermost one on; NULL: it has fewer. */
+static const struct mt_frame *forward_at(const struct tables *t, uint32_t stack, unsigned n)
+{
+	const struct stack *s = &t->stacks[stack];
+
+	for (uint32_t i = 0; i < s->frame_count; i++)
+		if (frame_is(t, s->frames[i], FRAME_FORWARD) && !n--)
+			return tables_frame(t, s->frames[i]);
+	return NULL;
+}
+
+/* Does the module that calls the linear layer call attention itself, as a layer of a decoder? The
+ * pass has not got to the head then. */
+static int is_in_a_layer(const struct metrics_pass *p, uint32_t stack)
+{
+	const struct mt_frame *caller = forward_at(p->tables, stack, 1);
+
+	for (uint32_t i = 1; i < p->tables->stack_count; i++) {
+		/* Innermost is a linear layer of the attention, or the attention itself. */
+		unsigned layer = p->tags[i] & TAGGED(LINEAR) ? 2 : 1;
+
+		if (p->tags[i] & TAGGED(ATTENTION) &&
+		    metrics_is_same_function(caller, forward_at(p->tables, i, layer)))
+			return 1;
+	}
+	return 0;
+}
+
 struct head_depths metrics_head_depths(const struct metrics_pass *p)
 {
 	struct head_depths d = { .least = UINT_MAX };
+	uint32_t outermost = 0;
 
 	for (uint32_t i = 1; i < p->tables->stack_count; i++)
 		if (p->tags[i] & TAGGED(LINEAR)) {
@@ -60,7 +92,10 @@ struct head_depths metrics_head_depths(const struct metrics_pass *p)
 			d.least = depth < d.least ? depth : d.least;
 			d.greatest = depth > d.greatest ? depth : d.greatest;
 			add_root(&d, metrics_root_of(p->tables, i));
+			outermost = depth == d.least ? i : outermost;
 		}
+	if (d.least >= MIN_LAYER_DEPTH && outermost && is_in_a_layer(p, outermost))
+		d.least = d.greatest;
 	return d;
 }
 
@@ -127,7 +162,7 @@ unsigned metrics_count_roots(const struct metrics_pass *p, const struct snapshot
 
 	for (size_t i = 0; i < live->count; i++) {
 		const struct block_group *g = &live->groups[i];
-		uint64_t tags = tags_at(p, g->stack);
+		stack_tags tags = tags_at(p, g->stack);
 
 		if (g->category == CATEGORY_ACTIVATIONS && tags & TAGGED(MODEL) &&
 		    !(tags & TAGGED(LOSS)))

@@ -34,7 +34,7 @@ static void find_stage(const struct metrics_pass *p, const struct device_pass *d
 {
 	struct metrics *m = d->m;
 	uint32_t stack = d->failure ? d->failure->stack : d->moment.stack;
-	uint64_t tags = p->tags[stack < p->tables->stack_count ? stack : 0];
+	stack_tags tags = p->tags[stack < p->tables->stack_count ? stack : 0];
 
 	if (tags & (TAGGED(PREFILL) | TAGGED(DECODE)))
 		m->in_prefill = (tags & TAGGED(PREFILL)) != 0;

@@ -43,6 +43,23 @@ static size_t collect(const struct metrics_pass *p, const struct device_pass *d,
 	return count;
 }
 
+/* Has the innermost line of the failed request made blocks in the steps before, wherever it was
+ * called from? */
+static int was_asked_in_steps(const struct metrics_pass *p, const struct device_pass *d)
+{
+	const struct stack *of = d->failure ? tables_stack(p->tables, d->failure->stack) : NULL;
+
+	for (uint32_t i = 1; of && of->frame_count && i < p->tables->stack_count; i++) {
+		const struct stack_levels *l = &d->stacks[i];
+		const struct stack *s = tables_stack(p->tables, i);
+
+		if (s->frame_count && s->frames[0] == of->frames[0] &&
+		    (l->before || (l->last_step && l->last_step <= d->step)))
+			return 1;
+	}
+	return 0;
+}
+
 void metrics_find_larger(const struct metrics_pass *p, struct device_pass *d)
 {
 	struct line_size *list = xcalloc(p->tables->stack_count + 1, sizeof(*list));
@@ -64,5 +81,6 @@ void metrics_find_larger(const struct metrics_pass *p, struct device_pass *d)
 		before = bytes_add(before, largest.before);
 	}
 	d->m->run_size_ratio = before ? now / (before / 100 + 1) : 0;
+	d->m->asked_in_steps = was_asked_in_steps(p, d);
 	free(list);
 }

@@ -3,6 +3,7 @@
 #include "metrics/metrics_calls.h"
 #include "metrics/metrics_sizes.h"
 #include "util/order.h"
+#include "util/size_counts.h"
 
 #include <stdlib.h>
 
@@ -144,16 +145,17 @@ static size_t of_one_stack(const struct surviving_block *l, size_t count)
 	return n;
 }
 
-/* The blocks of one stack that the run keeps: all of them, and the most of one size. */
+/* The blocks of one stack that the run keeps: all of them, and the most of one size. `alike`: all
+ * of them, if each is as large as the smallest but for what the allocator does not split off. */
 struct kept_results {
 	int64_t blocks;
-	bytes all, of_size;
+	bytes all, of_size, alike;
 };
 
 static struct kept_results results_of(const struct surviving_block *l, size_t count)
 {
 	struct kept_results r = { 0 };
-	bytes same = 0;
+	bytes same = 0, least = BYTES_LIMIT, most = 0;
 	int64_t blocks = 0;
 
 	for (size_t i = 0; i < count; i++) {
@@ -165,9 +167,14 @@ static struct kept_results results_of(const struct surviving_block *l, size_t co
 		r.blocks++;
 		add(&same, l[i].size);
 		add(&r.all, l[i].size);
+		least = smaller_of(least, l[i].size);
+		most = larger_of(most, l[i].size);
 		if (blocks >= MIN_CALLS)
 			r.of_size = larger_of(r.of_size, same);
 	}
+	if ((most == least || (least > MAX_SPARE && most - least <= MAX_SPARE)) &&
+	    least <= BYTES_LIMIT / larger_of(r.blocks, 1))
+		r.alike = least * r.blocks;
 	return r;
 }
 
@@ -228,7 +235,8 @@ static void record_joined(const struct tables *t, struct device_pass *d,
 			add(&computed, tables_stack_info(t, left[i].stack)->model_hash ? 0 : r.all);
 		if (r.blocks < MIN_JOINED || r.all < results ||
 		    !(is_joined(sizes, size_count, r.all) ||
-		      is_joined(sizes, size_count, r.of_size)))
+		      is_joined(sizes, size_count, r.of_size) ||
+		      is_joined(sizes, size_count, r.alike)))
 			continue;
 		results = r.all;
 		found = 1;
@@ -343,9 +351,9 @@ static int knows_a_model(const struct tables *t)
 static int are_of_one_loss(const struct device_pass *d)
 {
 	const struct metrics *m = d->m;
-	const uint64_t others = TAGGED(OPTIMIZER) | TAGGED(CLIP) | TAGGED(ADAPTER) |
-				TAGGED(OWN_ADAPTER) | TAGGED(DDP) | TAGGED(FSDP) | TAGGED(ZERO) |
-				TAGGED(MEGATRON);
+	const stack_tags others = TAGGED(OPTIMIZER) | TAGGED(CLIP) | TAGGED(ADAPTER) |
+				  TAGGED(OWN_ADAPTER) | TAGGED(DDP) | TAGGED(FSDP) | TAGGED(ZERO) |
+				  TAGGED(MEGATRON);
 
 	return m->failed && d->count >= 2 && !(m->tags & others) &&
 	       d->device->outlived < m->parameters / GRADIENTS_OF_FEW;

@@ -71,7 +71,7 @@ static void copy_duplicates(struct metrics *m, const struct duplicates *p)
 	m->gradient_copies_stay = p->copies_stay;
 }
 
-int metrics_may_be_huge(const struct device_pass *d, uint64_t tags, bytes size)
+int metrics_may_be_huge(const struct device_pass *d, stack_tags tags, bytes size)
 {
 	return !metrics_is_logits(d, tags, size) && !metrics_is_score(d, tags, 0, size) &&
 	       !metrics_is_own_step(tags) &&
@@ -339,6 +339,18 @@ static void find_unchecked(const struct metrics_pass *p, const struct device_pas
 	}
 }
 
+/* A reference is called in each forward pass, and so are two towers that are both trained. */
+static void find_idle_twin(struct metrics *m)
+{
+	int is_over = m->in_backward || m->in_optimizer;
+	int is_called = m->called_twice || m->again || m->passes > 1;
+	int is_trained =
+		m->gradients > m->parameters / 4 * 3 || m->optimizer_states > m->parameters / 2 * 3;
+
+	if (!is_called && !is_trained && !m->param_copies && (is_over || m->setup_line >= m->twin))
+		m->idle_twin = m->twin;
+}
+
 void metrics_what_is_live(const struct metrics_pass *p, struct device_pass *d,
 			  const struct snapshot *live)
 {
@@ -359,4 +371,5 @@ void metrics_what_is_live(const struct metrics_pass *p, struct device_pass *d,
 	metrics_find_doubled(p, d, live);
 	metrics_find_growing(p, d, live);
 	metrics_find_widened(p, d, live);
+	find_idle_twin(d->m);
 }

@@ -10,7 +10,7 @@ void metrics_find_huge(struct device_pass *d, const struct metrics_pass *p,
 		       const struct snapshot *live);
 /* May the block be out of proportion? `tags` of its stack; logits and score matrices have rules of
  * their own. */
-int metrics_may_be_huge(const struct device_pass *d, uint64_t tags, bytes size);
+int metrics_may_be_huge(const struct device_pass *d, stack_tags tags, bytes size);
 /* Is a block of at least a quarter of d->huge out of proportion, or was it, before the moment? */
 int metrics_is_huge(const struct metrics_pass *p, const struct device_pass *d, uint32_t stack,
 		    bytes size);

@@ -73,7 +73,7 @@ static int is_root_vgg(const struct tables *t, uint32_t stack)
 static bytes loss_network(const struct metrics_pass *p, const struct device_pass *d,
 			  const struct snapshot *live)
 {
-	const uint64_t layer_of_loss = TAGGED(LOSS_NETWORK) | TAGGED(LAYER);
+	const stack_tags layer_of_loss = TAGGED(LOSS_NETWORK) | TAGGED(LAYER);
 	bytes in_loss = 0, others = 0;
 	int has_layers = 0;
 
@@ -83,7 +83,7 @@ static bytes loss_network(const struct metrics_pass *p, const struct device_pass
 
 	for (size_t i = 0; i < live->count; i++) {
 		const struct block_group *g = &live->groups[i];
-		uint64_t tags = tags_at(p, g->stack);
+		stack_tags tags = tags_at(p, g->stack);
 		int is_vgg;
 
 		if (g->category != CATEGORY_ACTIVATIONS || !(tags & TAGGED(MODEL)) ||
@@ -104,7 +104,7 @@ static bytes latent_encoder(const struct metrics_pass *p, const struct snapshot 
 
 	for (size_t i = 0; i < live->count; i++) {
 		const struct block_group *g = &live->groups[i];
-		uint64_t tags = tags_at(p, g->stack);
+		stack_tags tags = tags_at(p, g->stack);
 
 		if (g->category != CATEGORY_ACTIVATIONS)
 			continue;
@@ -119,7 +119,7 @@ static bytes latent_encoder(const struct metrics_pass *p, const struct snapshot 
 }
 
 /* What modules keep with a tag of their stacks: without a graph, few blocks. */
-static bytes graph_of(const struct metrics_pass *p, const struct snapshot *live, uint64_t tags)
+static bytes graph_of(const struct metrics_pass *p, const struct snapshot *live, stack_tags tags)
 {
 	uint64_t blocks = 0;
 	bytes sum = 0;
@@ -184,7 +184,7 @@ static bytes first_model(const struct metrics_pass *p, const struct device_pass 
  * batch_norm() allocates its output, and behind that, in training mode, the mean and the deviation
  * of each channel, which are small. A graph has its input, which the line before made.
  */
-void metrics_note_mode(struct device_pass *d, bytes size, uint64_t tags)
+void metrics_note_mode(struct device_pass *d, bytes size, stack_tags tags)
 {
 	if (d->after_norm && (size < METRICS_MIN_BLOCK || tags & TAGGED(BATCH_NORM)))
 		d->norms_trained++;
@@ -197,7 +197,7 @@ void metrics_note_mode(struct device_pass *d, bytes size, uint64_t tags)
 
 /* Live blocks of a model that drops outputs in training, by a line that several layers run: the
  * first of them are through. Compiled code drops without a line of its own. */
-static int is_behind_a_layer(const struct block_group *g, uint64_t tags)
+static int is_behind_a_layer(const struct block_group *g, stack_tags tags)
 {
 	return tags & TAGGED(DROPS) && !(tags & TAGGED(COMPILED)) && g->blocks >= MIN_LAYERS;
 }
@@ -213,7 +213,7 @@ static int evaluates(const struct metrics_pass *p, const struct device_pass *d,
 
 	for (size_t i = 0; i < live->count; i++) {
 		const struct block_group *g = &live->groups[i];
-		uint64_t tags = tags_at(p, g->stack);
+		stack_tags tags = tags_at(p, g->stack);
 
 		if (g->category != CATEGORY_ACTIVATIONS)
 			continue;

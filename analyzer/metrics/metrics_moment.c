@@ -55,7 +55,7 @@ static int is_parameter_size(const struct moment_pass *s, bytes size)
  * first step. */
 static int is_copy(const struct moment_pass *s, uint32_t stack, bytes size)
 {
-	uint64_t tags = tags_at(s->p, stack);
+	stack_tags tags = tags_at(s->p, stack);
 
 	return tables_stack_flags(s->p->tables, stack) & STACK_FRAMES &&
 	       !(tags & (TAGGED(MODEL) | TAGGED(LOSS) | TAGGED(OPTIMIZER) | TAGGED(LOAD) |
@@ -66,7 +66,7 @@ static int is_copy(const struct moment_pass *s, uint32_t stack, bytes size)
 
 /* Adds what an optimizer of the job's own makes. In a step that failed, what has a parameter's size
  * may be a state. */
-static void add_own_temporary(struct moment_pass *s, uint64_t tags, bytes n)
+static void add_own_temporary(struct moment_pass *s, stack_tags tags, bytes n)
 {
 	if (!metrics_is_own_step(tags) || is_parameter_size(s, n))
 		return;
@@ -75,7 +75,7 @@ static void add_own_temporary(struct moment_pass *s, uint64_t tags, bytes n)
 }
 
 /* Does a name on the stack say that it is no training? */
-static int evaluates(const struct moment_pass *s, uint32_t stack, uint64_t tags)
+static int evaluates(const struct moment_pass *s, uint32_t stack, stack_tags tags)
 {
 	return tags & TAGGED(EVALUATE) &&
 	       evaluation_names_tell(&s->d->trained_names, s->p->tables, stack);
@@ -85,7 +85,7 @@ static void add_request(struct moment_pass *s)
 {
 	struct metrics *m = s->d->m;
 	const struct failure *f = s->d->failure;
-	uint64_t tags = f ? tags_at(s->p, f->stack) : 0;
+	stack_tags tags = f ? tags_at(s->p, f->stack) : 0;
 	bytes n = f ? f->requested : 0;
 
 	m->copying = !f;
@@ -133,7 +133,7 @@ static int is_workspace(const struct metrics_pass *p, const struct mt_record *r)
 }
 
 /* Adds a block to the metrics of its stack's tags, which may be several. */
-static void add_tagged(struct moment_pass *s, const struct mt_record *r, uint64_t tags)
+static void add_tagged(struct moment_pass *s, const struct mt_record *r, stack_tags tags)
 {
 	struct metrics *m = s->d->m;
 	struct block_tag tag = tag_of(r);
@@ -177,7 +177,7 @@ static void add_tagged(struct moment_pass *s, const struct mt_record *r, uint64_
 }
 
 /* Adds a block to the metrics of its thread and of the time of its allocation. */
-static void add_origin(struct moment_pass *s, const struct mt_record *r, uint64_t tags)
+static void add_origin(struct moment_pass *s, const struct mt_record *r, stack_tags tags)
 {
 	struct metrics *m = s->d->m;
 	struct block_tag tag = tag_of(r);
@@ -330,7 +330,7 @@ static int is_block(const struct moment_pass *s, const struct mt_record *r)
 }
 
 /* Blocks of a category, of the stacks that have a tag. */
-static bytes tagged_of(const struct moment_pass *s, enum category category, uint64_t tag)
+static bytes tagged_of(const struct moment_pass *s, enum category category, stack_tags tag)
 {
 	const struct snapshot *live = live_at(s->d);
 	bytes sum = 0;
@@ -375,7 +375,7 @@ static void record_buckets(const struct moment_pass *s)
 		add(&m->beside_buckets, m->requested);
 	for (size_t i = 0; i < live->count; i++) {
 		const struct block_group *g = &live->groups[i];
-		uint64_t tags = tags_at(s->p, g->stack);
+		stack_tags tags = tags_at(s->p, g->stack);
 
 		if (g->category == CATEGORY_GRADIENTS && tags & TAGGED(BUCKET))
 			add(&m->beside_buckets, -g->bytes);

@@ -244,7 +244,7 @@ static void record_other(struct metrics_pass *p, struct device_pass *d, const st
 {
 	unsigned alloc = event_alloc_kind(r->kind), layer = event_layer(r->kind);
 	int ours = (tables_stack_flags(p->tables, r->stack) & STACK_PYTORCH) != 0;
-	uint64_t tags = p->tags[r->stack < p->tables->stack_count ? r->stack : 0];
+	stack_tags tags = p->tags[r->stack < p->tables->stack_count ? r->stack : 0];
 
 	if (r->kind == MT_RESERVED)
 		d->reserved = r->bytes;

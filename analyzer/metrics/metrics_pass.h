@@ -170,7 +170,7 @@ struct device_pass {
 struct metrics_pass {
 	const struct trace *trace;
 	const struct tables *tables;
-	uint64_t *tags;       /* bits of enum stack_tag, by stack */
+	stack_tags *tags;     /* bits of enum stack_tag, by stack */
 	uint16_t *removed_by; /* bits of enum counterfactual that its tags decide, by stack */
 	struct workspace_sizes workspaces;
 	struct live_set live;
@@ -181,7 +181,7 @@ struct metrics_pass {
 };
 
 /* The bits of enum stack_tag of a stack; 0 if the trace has no such stack. */
-static inline uint64_t tags_at(const struct metrics_pass *p, uint32_t stack)
+static inline stack_tags tags_at(const struct metrics_pass *p, uint32_t stack)
 {
 	return stack < p->tables->stack_count ? p->tags[stack] : 0;
 }

@@ -107,18 +107,31 @@ void metrics_find_widened(const struct metrics_pass *p, const struct device_pass
 		add(&d->m->widened, for_quantised);
 }
 
+/* Is the request larger by as much as the blocks before were, of which each step has had one? The
+ * first block may have come before the first step. */
+static int is_next(const struct stack_levels *l, bytes request)
+{
+	bytes growth = request - l->tallest, before = l->tallest - l->grown_first;
+
+	return l->rises && l->rises + 1 >= l->steps &&
+	       (same_size(before, bytes_times(growth, l->rises)) ||
+		same_size(before, bytes_times(growth, l->rises + 1)));
+}
+
 /* Do the blocks grow, step by step, or outside of steps, and replace each other? A line may make
  * several tensors in turn, of each layer for example: `at_once` of one size; the job's own code
  * also much smaller ones, as the actions beside the states that a replay buffer holds. A model
- * whose input varies allocates growing blocks by chance. `more`: the request is one more of them.
+ * whose input varies allocates growing blocks by chance. `request`: 0: none of
+ * the line; a larger one is one more of them.
  */
-static int is_growing(const struct stack_levels *l, int is_model, int is_inference, uint32_t more)
+static int is_growing(const struct stack_levels *l, int is_model, int is_inference, bytes request)
 {
+	uint32_t more = request > l->tallest, next = more && is_next(l, request);
 	uint32_t least = is_model ? 2 * RISES : RISES;
 	uint32_t at_once = (l->blocks + l->block_rises) / (l->block_rises + 1);
 	uint32_t falls = l->block_falls - (is_model ? 0 : l->block_others);
 
-	if (l->rises >= least && l->rises >= (l->steps - 1) / 5 * 4) {
+	if (l->rises + next >= least && l->rises >= (l->steps - 1) / 5 * 4) {
 		bytes twice = (bytes)(l->blocks / l->steps) * 2; /* the blocks of two steps */
 
 		return (l->live + twice - 1) / twice <= l->tallest;
@@ -141,9 +154,9 @@ void metrics_find_growing(const struct metrics_pass *p, const struct device_pass
 		bytes request = d->failure && d->failure->stack == i ? d->failure->requested : 0;
 		bytes last = larger_of(request, l->tallest);
 
-		if (!is_growing(l, (p->tags[i] & TAGGED(MODEL)) != 0, is_inference,
-				request > l->tallest) ||
-		    last < 2 * l->grown_first || bytes_add(l->live, request) <= m->growing ||
+		if (!is_growing(l, (p->tags[i] & TAGGED(MODEL)) != 0, is_inference, request) ||
+		    last < l->grown_first / 100 * 199 ||
+		    bytes_add(l->live, request) <= m->growing ||
 		    p->tags[i] & (TAGGED(OPTIMIZER) | TAGGED(KV_CACHE)))
 			continue;
 		m->growing = bytes_add(l->live, request);
@@ -163,13 +176,12 @@ static void find_gathered(const struct metrics_pass *p, const struct device_pass
 
 	for (uint32_t i = 1; i < p->tables->stack_count; i++) {
 		const struct stack_levels *l = &d->stacks[i];
-		bytes live = l->live;
+		int fails = d->failure && d->failure->stack == i;
+		bytes live = bytes_add(l->live, fails ? d->failure->requested : 0);
 
-		if (!(p->tags[i] & TAGGED(GATHERS)) || l->blocks < MIN_GATHERED ||
+		if (!(p->tags[i] & TAGGED(GATHERS)) || l->blocks + (uint32_t)fails < MIN_GATHERED ||
 		    m->run_calls < MIN_GATHERED)
 			continue;
-		if (d->failure && d->failure->stack == i)
-			add(&live, d->failure->requested);
 		if (live <= m->run_repeat_bytes)
 			continue;
 		m->run_repeats = m->run_calls;

@@ -22,7 +22,7 @@ static inline int is_same_half_or_twice(bytes a, bytes b)
  * request. Tags stacks of optimizer states in `p`. */
 void metrics_find_sizes(struct device_pass *d, struct metrics_pass *p, const struct snapshot *s);
 /* `tags`: of the block's stack. `autograd`: an autograd thread allocates it. */
-static inline int metrics_is_logits(const struct device_pass *d, uint64_t tags, bytes size)
+static inline int metrics_is_logits(const struct device_pass *d, stack_tags tags, bytes size)
 {
 	if (!d->logits || tags & (TAGGED(OPTIMIZER) | TAGGED(LOAD)))
 		return 0;
@@ -33,13 +33,13 @@ static inline int metrics_is_logits(const struct device_pass *d, uint64_t tags, 
 }
 
 /* Is it in the step of an optimizer that the job has written itself, and in no closure? */
-static inline int metrics_is_own_step(uint64_t tags)
+static inline int metrics_is_own_step(stack_tags tags)
 {
 	return tags & TAGGED(ANY_STEP) && !(tags & (TAGGED(OPTIMIZER) | TAGGED(STATE) |
 						    TAGGED(MODEL) | TAGGED(LOSS) | TAGGED(CLIP)));
 }
 
-static inline int metrics_is_score(const struct device_pass *d, uint64_t tags, int autograd,
+static inline int metrics_is_score(const struct device_pass *d, stack_tags tags, int autograd,
 				   bytes size)
 {
 	if (!d->scores || tags & TAGGED(KV_CACHE))

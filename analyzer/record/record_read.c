@@ -303,16 +303,16 @@ static void read_versions(struct rank *r, json_t *o)
 	}
 }
 
-static uint64_t tags(const json_t *names)
+static stack_tags tags(const json_t *names)
 {
-	uint64_t bits = 0;
+	stack_tags bits = 0;
 
 	for (size_t i = 0; i < json_array_size(names); i++) {
 		const char *name = json_string_value(json_array_get(names, i));
 
 		for (enum stack_tag t = 0; name && t < TAGS; t++)
 			if (!strcmp(name, stack_tag_name(t)))
-				bits |= UINT64_C(1) << t;
+				bits |= (stack_tags)1 << t;
 	}
 	return bits;
 }

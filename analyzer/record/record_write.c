@@ -183,12 +183,12 @@ static json_t *metrics(const struct metrics *m)
 	return o;
 }
 
-static json_t *tags(uint64_t bits)
+static json_t *tags(stack_tags bits)
 {
 	json_t *list = json_array();
 
 	for (enum stack_tag t = 0; t < TAGS; t++)
-		if (bits >> t & 1)
+		if ((bits >> t & 1) != 0)
 			json_array_append_new(list, json_string(stack_tag_name(t)));
 	return list;
 }

@@ -6,7 +6,7 @@
 #include "duplicates/untied.h"
 #include "inference/live_inference.h"
 #include "attribution/lifetime.h"
-#include "attribution/passes.h"
+#include "passes/passes.h"
 #include "trace/tables.h"
 #include "util/size_counts.h"
 

@@ -5,9 +5,8 @@
 
 #include <stdlib.h>
 
-#define MAX_SIZES 65536              /* that are told apart */
-#define MAX_SPARE (INT64_C(1) << 20) /* the allocator splits off no smaller remainder */
-#define MAX_TRIES 64                 /* sizes that are compared with one */
+#define MAX_SIZES 65536 /* that are told apart */
+#define MAX_TRIES 64    /* sizes that are compared with one */
 
 struct size_entry {
 	struct size_count of;

@@ -4,6 +4,10 @@
 
 #include "util/util.h"
 
+/* PyTorch's allocator splits off no smaller remainder (kSmallSize): a block above it may have up to
+ * this more than was asked for. */
+#define MAX_SPARE (INT64_C(1) << 20)
+
 struct size_count {
 	bytes size;
 	uint64_t count;

@@ -108,7 +108,7 @@ static void a_hundred_tensors_are_not_a_few(void **state)
 	struct metrics m = failure();
 
 	(void)state;
-	m.huge = 100 * MIB;
+	m.huge = m.requested = 100 * MIB;
 	m.huge_sum = m.huge_own = 1500 * MIB;
 	m.huge_blocks = 64;
 	m.huge_lines = 1;

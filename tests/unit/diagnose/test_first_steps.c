@@ -340,7 +340,7 @@ static void names_tell_what_is_not_trained(void **state)
 	m.again = 0;
 	m.teacher_graph = 700 * MIB;
 	assert_int_equal(assert_cause(&m, "TEACHER_GRAPH"), 700 * MIB);
-	m.teacher_graph = 500 * MIB;
+	m.teacher_graph = 400 * MIB;
 	assert_cause(&m, "ACT_PEAK");
 	m.generator_graph = 500 * MIB;
 	assert_int_equal(assert_cause(&m, "GENERATOR_GRAPH"), 500 * MIB);
@@ -372,7 +372,7 @@ static void a_type_comes_before_the_activations(void **state)
 	m.again = 0;
 	m.float64_layers = 4;
 	assert_cause(&m, "DOUBLE_FROM_THE_START");
-	m.huge = m.huge_sum = 1100 * MIB;
+	m.huge = m.huge_sum = 1300 * MIB; /* more than half of the peak */
 	m.huge_blocks = 1;
 	assert_cause(&m, "HUGE_TENSORS");
 }

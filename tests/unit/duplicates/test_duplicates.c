@@ -319,47 +319,6 @@ static void a_copy_of_a_part_is_found(void **state)
 	assert_int_equal(duplicates(&s, 30).copies, 0);
 }
 
-/* What the stack SECOND makes, copy.deepcopy() has made before the training. */
-static void make_with_copies(struct scene *s)
-{
-	make(s);
-	span(s, 0, PHASE_SETUP, 1);
-	s->info[SECOND].flags &= ~(uint32_t)STACK_MODULE;
-	s->info[SECOND].tags = TAGGED(COPY);
-}
-
-/* A model of 30 MiB, and a deep copy of its head of 10 MiB: no second model. */
-static void a_deep_copy_of_a_part_is_no_reference(void **state)
-{
-	struct scene s;
-
-	(void)state;
-	make_with_copies(&s);
-	block(&s, 1, BATCH, 20 * MIB, CATEGORY_PARAMETERS);
-	block(&s, 2, BATCH, 10 * MIB, CATEGORY_PARAMETERS);
-	block(&s, 3, SECOND, 10 * MIB, CATEGORY_PARAMETERS);
-	assert_int_equal(duplicates(&s, 30).twin, 0);
-	block(&s, 4, SECOND, 20 * MIB, CATEGORY_PARAMETERS);
-	assert_int_equal(duplicates(&s, 30).twin, 30 * MIB);
-}
-
-/* One deep copy of a model may be a reference; three are no references. */
-static void deep_copies_are_found(void **state)
-{
-	struct scene s;
-
-	(void)state;
-	make_with_copies(&s);
-	block(&s, 1, BATCH, 10 * MIB, CATEGORY_PARAMETERS);
-	block(&s, 2, SECOND, 10 * MIB, CATEGORY_PARAMETERS);
-	assert_int_equal(duplicates(&s, 30).twin, 10 * MIB);
-	assert_int_equal(duplicates(&s, 30).copies, 0);
-	block(&s, 3, SECOND, 10 * MIB, CATEGORY_PARAMETERS);
-	assert_int_equal(duplicates(&s, 30).copies, 20 * MIB);
-	s.info[SECOND].flags |= STACK_INIT;
-	assert_int_equal(duplicates(&s, 30).twin, 0);
-}
-
 /* The job's own code copies the embedding into a parameter of its own, whose block is none by its
  * frames: both have a gradient, and Adam has two states of each. */
 static void a_parameter_that_only_its_gradient_shows_is_one(void **state)
@@ -484,8 +443,6 @@ int main(void)
 		cmocka_unit_test(two_models_may_have_an_optimizer_each),
 		cmocka_unit_test(states_tell_the_sizes_of_gradients),
 		cmocka_unit_test(a_copy_of_a_part_is_found),
-		cmocka_unit_test(a_deep_copy_of_a_part_is_no_reference),
-		cmocka_unit_test(deep_copies_are_found),
 		cmocka_unit_test(a_parameter_that_only_its_gradient_shows_is_one),
 		cmocka_unit_test(what_every_step_keeps_is_no_data),
 		cmocka_unit_test(a_queue_that_outlives_its_step_is_data),

@@ -80,6 +80,23 @@ static void equal_models_are_counted(void **state)
 	assert_int_equal(sizes_of_equal_models(sizes, 18, LEAST), 0);
 }
 
+/* Attention's own weight comes before its projection in parameters(), and behind it in to(). */
+static void a_list_begins_again_in_nearly_its_order(void **state)
+{
+	bytes sizes[] = { 90, 10, 30, 20, 10, 30, 20, 5, 90, 30, 10, 20, 30, 10 };
+
+	(void)state;
+	assert_int_equal(sizes_begin_again(sizes, ARRAY_SIZE(sizes), LEAST), 8);
+	/* One size of it is no parameter's. */
+	sizes[12] = 40;
+	assert_int_equal(sizes_begin_again(sizes, ARRAY_SIZE(sizes), LEAST), 0);
+	/* Layers that are alike. */
+	sizes[12] = 30;
+	sizes[0] = sizes[8] = 10;
+	sizes[7] = 20;
+	assert_int_equal(sizes_begin_again(sizes, ARRAY_SIZE(sizes), LEAST), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -88,6 +105,7 @@ int main(void)
 		cmocka_unit_test(blocks_of_equal_tensors_differ_a_little),
 		cmocka_unit_test(small_blocks_do_not_differ),
 		cmocka_unit_test(equal_models_are_counted),
+		cmocka_unit_test(a_list_begins_again_in_nearly_its_order),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -70,10 +70,10 @@ static void check(const struct case_of *c)
 				 .frame_count = FRAMES,
 				 .strings = strings,
 				 .string_count = ARRAY_SIZE(strings) };
-	uint64_t tags[STACKS] = { [PROJECTION] = TAGGED(LINEAR) | TAGGED(MODEL),
-				  [SOFTMAX] = TAGGED(PROBABILITIES) | TAGGED(MODEL),
-				  [WIDE] = TAGGED(LINEAR) | TAGGED(MODEL),
-				  [RAW] = TAGGED(MODEL) };
+	stack_tags tags[STACKS] = { [PROJECTION] = TAGGED(LINEAR) | TAGGED(MODEL),
+				    [SOFTMAX] = TAGGED(PROBABILITIES) | TAGGED(MODEL),
+				    [WIDE] = TAGGED(LINEAR) | TAGGED(MODEL),
+				    [RAW] = TAGGED(MODEL) };
 	struct metrics_pass p = { .tables = &tables, .tags = tags };
 	struct failure request = { .stack = RAW, .requested = c->softmax / 2 };
 	struct snapshot live = { .groups = groups, .count = c->projection ? 3 : 1 };
@@ -118,8 +118,8 @@ static void a_function_may_make_the_scores_for_its_caller(void **state)
 				 .frame_count = FRAMES,
 				 .strings = strings,
 				 .string_count = ARRAY_SIZE(strings) };
-	uint64_t tags[STACKS] = { [PROJECTION] = TAGGED(LINEAR) | TAGGED(MODEL),
-				  [HELPER] = TAGGED(ATTENDS) | TAGGED(MODEL) };
+	stack_tags tags[STACKS] = { [PROJECTION] = TAGGED(LINEAR) | TAGGED(MODEL),
+				    [HELPER] = TAGGED(ATTENDS) | TAGGED(MODEL) };
 	struct metrics_pass p = { .tables = &tables, .tags = tags };
 	struct snapshot live = { .groups = groups, .count = 2 };
 

@@ -48,7 +48,7 @@ static struct stack stacks[STACKS] = {
 static struct stack_info info[STACKS] = {
 	[TEACHER] = MOVED, [TEACHER_TABLE] = MOVED, [STUDENT] = MOVED, [HEAD] = MOVED
 };
-static uint64_t tags[STACKS] = {
+static stack_tags tags[STACKS] = {
 	[MODEL_LAYER] = TAGGED(MODEL) | TAGGED(LAYER),
 	[LOSS_LAYER] = TAGGED(MODEL) | TAGGED(LOSS_NETWORK) | TAGGED(LAYER),
 	[LOSS_ITSELF] = TAGGED(MODEL) | TAGGED(LOSS_NETWORK),
@@ -207,7 +207,7 @@ static void the_larger_model_of_a_distillation_is_the_teacher(void **state)
 }
 
 /* batch_norm() made 4 MiB, and then a block of this size. */
-static int is_evaluated(bytes then, uint64_t its_tags)
+static int is_evaluated(bytes then, stack_tags its_tags)
 {
 	const struct tables t = { .stack_count = STACKS, .stacks = stacks, .stack_info = info };
 	struct block_group group = {

@@ -39,6 +39,38 @@ static void tensors_of_one_size_do_not_grow(void **state)
 	assert_int_equal(growing(*state, 0), 0);
 }
 
+/* Behind each step, a line makes a tensor larger by the first one's size, `steps` times, and drops
+ * the one before; another one is refused. */
+static bytes column_by_column(struct fixture *f, int steps)
+{
+	uint32_t line = own_line(f);
+	uint64_t last = 0;
+
+	for (int k = 1; k <= steps; k++) {
+		uint64_t next;
+
+		micro_batch(f);
+		make(f, f->optimizer, 8 * MIB);
+		next = make(f, line, k * 100 * MIB);
+		if (last)
+			drop(f, line, last, (k - 1) * 100 * MIB);
+		last = next;
+	}
+	f->w.header.exit_status = 1;
+	fixture_event(f, MT_TENSOR_OOM, MIB, (steps + 1) * 100 * MIB, line);
+	return fixture_report(f)->metrics->growing;
+}
+
+static void what_was_refused_is_one_more_that_grows(void **state)
+{
+	assert_int_equal(column_by_column(*state, 3), 300 * MIB + 400 * MIB);
+}
+
+static void two_sizes_may_be_chance(void **state)
+{
+	assert_int_equal(column_by_column(*state, 2), 0);
+}
+
 /* A line makes states of 4 MiB more in each of five rounds, and actions of a sixteenth of that;
  * it drops those of the round before, or keeps all. */
 static bytes replay(struct fixture *f, int keeps)
@@ -344,6 +376,8 @@ int main(void)
 		CASE(a_replay_buffer_of_two_sizes_grows),
 		CASE(larger_blocks_beside_smaller_ones_replace_none),
 		CASE(tensors_of_one_size_do_not_grow),
+		CASE(what_was_refused_is_one_more_that_grows),
+		CASE(two_sizes_may_be_chance),
 		CASE(a_conversion_to_twice_the_size_widens),
 		CASE(the_jobs_own_code_may_convert),
 		CASE(what_peft_prepares_is_meant),

@@ -31,7 +31,7 @@ static void copies_of_the_jobs_own_code_are_logits(void **state)
 		};
 		struct snapshot live = { .groups = groups, .count = 2 };
 		struct tables tables = { .stack_count = STACKS };
-		uint64_t tags[STACKS] = { [LOSS_STACK] = TAGGED(LOSS), [LAYER] = TAGGED(MODEL) };
+		stack_tags tags[STACKS] = { [LOSS_STACK] = TAGGED(LOSS), [LAYER] = TAGGED(MODEL) };
 		struct metrics m = { 0 };
 		struct metrics_pass p = { .tables = &tables, .tags = tags };
 		struct device_pass d = { .m = &m };
@@ -41,6 +41,40 @@ static void copies_of_the_jobs_own_code_are_logits(void **state)
 		assert_int_equal(metrics_is_logits(&d, tags[stack], 200 * MIB), stack == OWN);
 		assert_true(metrics_is_logits(&d, tags[LOSS_STACK], 100 * MIB));
 	}
+}
+
+/* A layer returns 100 MiB, of which a loss of the job's own makes as much, beside labels of
+ * one_hot() of 200 MiB. */
+static void labels_of_a_loss_of_the_jobs_own_are_wide(void **state)
+{
+	struct block_group groups[] = {
+		{ .stack = LAYER, .blocks = 1, .smallest = 100 * MIB, .largest = 100 * MIB },
+		{ .stack = OWN, .blocks = 1, .smallest = 200 * MIB, .largest = 200 * MIB },
+	};
+	struct snapshot live = { .groups = groups, .count = 2 };
+	struct tables tables = { .stack_count = STACKS };
+	stack_tags tags[STACKS] = { [LAYER] = TAGGED(LAYER), [OWN] = TAGGED(LOSS_NETWORK) };
+	struct metrics m = { 0 };
+	struct metrics_pass p = { .tables = &tables, .tags = tags };
+	struct failure f = { .stack = OWN, .requested = 100 * MIB };
+	struct device_pass d = { .m = &m, .failure = &f };
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(groups); i++)
+		groups[i].category = CATEGORY_ACTIVATIONS, groups[i].bytes = groups[i].largest;
+	metrics_find_sizes(&d, &p, &live);
+	assert_int_equal(m.wide_labels, 200 * MIB);
+	assert_int_equal(m.logits_block, 100 * MIB);
+	/* A loss that computes in fp32, on 16 bits of the layer, asks for one more such block. */
+	f.requested = 200 * MIB;
+	d.logits = 0;
+	metrics_find_sizes(&d, &p, &live);
+	assert_int_equal(m.wide_labels, 0);
+	/* Nothing says that it is a loss. */
+	f.requested = 100 * MIB;
+	tags[OWN] = d.logits = 0;
+	metrics_find_sizes(&d, &p, &live);
+	assert_int_equal(m.wide_labels, 0);
 }
 
 /* Frames 1, 2 and 3 are forward() methods: of a linear layer, of a model that calls it through
@@ -62,7 +96,7 @@ static void the_head_is_the_outermost_linear_layer(void **state)
 				 .frames = frames,
 				 .frame_kinds = kinds,
 				 .frame_count = 4 };
-	uint64_t tags[STACKS] = {
+	stack_tags tags[STACKS] = {
 		[LOSS_STACK] = TAGGED(LINEAR), [LAYER] = TAGGED(LINEAR), [OWN] = TAGGED(LINEAR)
 	};
 	struct metrics_pass p = { .tables = &tables, .tags = tags };
@@ -79,14 +113,15 @@ static void the_head_is_the_outermost_linear_layer(void **state)
 	stacks[OWN].frames = net;
 	assert_int_equal(metrics_head_size(&p, &f, &live), 0);
 	stacks[OWN].frames = head;
-	/* A layer that is called as often as the others is no head, which the pass has not got to.
-	 */
+	/* A layer that is called as often as the others is no head. */
 	groups[0].blocks = 4;
 	groups[1].blocks = 3;
 	assert_int_equal(metrics_head_size(&p, &f, &live), 180 * MIB);
 	groups[1].blocks = 4;
 	assert_int_equal(metrics_head_size(&p, &f, &live), 0);
 	groups[1].blocks = 0;
+	groups[0].largest = 91 * MIB;
+	assert_int_equal(metrics_head_size(&p, &f, &live), 0);
 	groups[0].category = groups[1].category = CATEGORY_ACTIVATIONS;
 	tags[LAYER] |= TAGGED(MODEL);
 	tags[OWN] |= TAGGED(MODEL);
@@ -95,10 +130,6 @@ static void the_head_is_the_outermost_linear_layer(void **state)
 	assert_int_equal(metrics_count_roots(&p, &live), 2);
 	tags[OWN] |= TAGGED(LOSS);
 	assert_int_equal(metrics_count_roots(&p, &live), 1);
-	stacks[OWN].frames = head;
-	tags[OWN] = TAGGED(LINEAR);
-	groups[0].largest = 91 * MIB;
-	assert_int_equal(metrics_head_size(&p, &f, &live), 0);
 }
 
 /* A line makes 50 MiB, the next one 100 MiB of it, the backward pass three times as much, and
@@ -164,7 +195,7 @@ static void an_activation_function_is_in_proportion(void **state)
 								      STACK_FRAMES | STACK_MODULE },
 						  [OWN] = { .flags = STACK_FRAMES } };
 	struct tables tables = { .stack_count = STACKS, .stack_info = info };
-	uint64_t tags[STACKS] = { [1] = TAGGED(LINEAR) | TAGGED(MODEL), [LAYER] = TAGGED(MODEL) };
+	stack_tags tags[STACKS] = { [1] = TAGGED(LINEAR) | TAGGED(MODEL), [LAYER] = TAGGED(MODEL) };
 	struct metrics_pass p = { .tables = &tables, .tags = tags };
 	struct metrics m = { 0 };
 	struct failure f = { .stack = LAYER, .requested = 400 * MIB };
@@ -202,7 +233,7 @@ static void what_is_as_large_as_a_layers_output_is_in_proportion(void **state)
 								      STACK_FRAMES | STACK_MODULE },
 						  [OWN] = { .flags = STACK_FRAMES } };
 	struct tables tables = { .stack_count = STACKS, .stack_info = info };
-	uint64_t tags[STACKS] = { [1] = TAGGED(LAYER) | TAGGED(MODEL), [LAYER] = TAGGED(MODEL) };
+	stack_tags tags[STACKS] = { [1] = TAGGED(LAYER) | TAGGED(MODEL), [LAYER] = TAGGED(MODEL) };
 	struct metrics_pass p = { .tables = &tables, .tags = tags };
 	struct metrics m = { 0 };
 	struct device_pass d = { .m = &m };
@@ -240,7 +271,7 @@ static void the_backward_pass_has_gradients_of_all_sizes(void **state)
 						  [LAYER] = { .flags = STACK_FRAMES |
 								       STACK_MODULE } };
 	struct tables tables = { .stack_count = STACKS, .stack_info = info };
-	uint64_t tags[STACKS] = { [LAYER] = TAGGED(MODEL) };
+	stack_tags tags[STACKS] = { [LAYER] = TAGGED(MODEL) };
 	struct metrics_pass p = { .tables = &tables,
 				  .tags = tags,
 				  .workspaces = { .sizes = { 32 * MIB } } };
@@ -270,7 +301,7 @@ static void a_line_whose_first_block_is_refused_is_not_new(void **state)
 {
 	static struct stack_info info[STACKS];
 	struct tables tables = { .stack_count = STACKS, .stack_info = info };
-	uint64_t tags[STACKS] = { 0 };
+	stack_tags tags[STACKS] = { 0 };
 	struct metrics_pass p = { .tables = &tables, .tags = tags };
 	struct stack_levels levels[STACKS] = {
 		[1] = { .last_step = 2, .now = MIB, .before = MIB, .blocks = 2 },
@@ -299,7 +330,7 @@ static void a_call_that_has_freed_nothing_may_keep_a_graph(void **state)
 {
 	static struct stack_info info[STACKS];
 	struct tables tables = { .stack_count = STACKS, .stack_info = info };
-	uint64_t tags[STACKS] = { 0 };
+	stack_tags tags[STACKS] = { 0 };
 	struct metrics_pass p = { .tables = &tables, .tags = tags };
 	struct stack_levels levels[STACKS] = {
 		[1] = { .last_step = 1, .now = 8 * MIB, .held = 32 * MIB, .blocks = 4 },
@@ -321,7 +352,7 @@ static void a_call_that_has_freed_nothing_may_keep_a_graph(void **state)
 static void a_tensor_between_calls_grows(void **state)
 {
 	struct tables tables = { .stack_count = STACKS };
-	uint64_t tags[STACKS] = { 0 };
+	stack_tags tags[STACKS] = { 0 };
 	struct metrics_pass p = { .tables = &tables, .tags = tags };
 	struct stack_levels levels[STACKS] = { [OWN] = { .blocks = 3,
 							 .block_rises = 2,
@@ -389,6 +420,7 @@ static void six_lines_of_layers_are_a_graph(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(labels_of_a_loss_of_the_jobs_own_are_wide),
 		cmocka_unit_test(the_head_is_the_outermost_linear_layer),
 		cmocka_unit_test(tensors_of_twice_the_size_are_doubled),
 		cmocka_unit_test(an_activation_function_is_in_proportion),

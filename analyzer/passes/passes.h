@@ -2,29 +2,13 @@
  * The forward passes whose blocks are live at one moment. A job that calls backward() after each
  * forward pass has the blocks of one; more of them are live if the job keeps a graph, or adds up
  * losses before it calls backward().
- *
- * A trace has no mark for the begin of a pass. The live blocks in the order in which they were
- * allocated show it: after code elsewhere outside of the model, a line of it runs once more.
  */
 #ifndef MEMTRACE_PASSES_H
 #define MEMTRACE_PASSES_H
 
-#include "attribution/lifetime.h"
-#include "attribution/spans.h"
-#include "trace/tables.h"
+#include "passes/left.h"
 
 #define PASSES_CALLERS 64
-
-/* Live blocks that models allocated in earlier steps, and that the job's own code allocates in
- * each step again. */
-struct left_blocks {
-	bytes bytes, most; /* most: of one stack, `stack` */
-	bytes now; /* of this step, from such lines of the job's own code or calls of the model */
-	bytes behind; /* the part of `now` that was allocated between the end of the step before
-			 and the begin of this one */
-	uint32_t blocks, stack;
-	uint32_t steps; /* the most in which one stack allocated such blocks, this step included */
-};
 
 struct live_passes {
 	uint32_t count; /* with live blocks; the failed request counts as a block of its pass */
@@ -32,8 +16,8 @@ struct live_passes {
 	/* Bytes of the other passes, if the same code allocated blocks in a later pass too: of
 	 * passes that no backward pass has followed, and of those that one has. */
 	bytes waiting, kept;
-	/* Of waiting, passes behind which the line of the call made the next batch, as
-	 * model(batch.cuda()) does in a loop. */
+	/* Of waiting, passes that one line called: what shows the next one is BEGUN_BY_LINE or
+	 * BEGUN_BY_CALL (divide.h). */
 	bytes waiting_of_line;
 	uint32_t waiting_count, kept_count, kept_stack; /* the stack of the largest kept block */
 	uint32_t

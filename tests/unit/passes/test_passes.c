@@ -1,7 +1,7 @@
 /* Forward passes among live blocks. */
 #include "scene.h"
 
-#include "attribution/passes.h"
+#include "passes/passes.h"
 
 /* A batch, and a forward pass of two blocks of 10 and 20 MiB. */
 static void forward(struct scene *s, uint64_t time_ns, int again)
@@ -278,6 +278,76 @@ static void a_batch_that_the_line_of_the_call_makes_begins_a_pass(void **state)
 	forward(&s, 100, 0);
 	block(&s, 200, BATCH, MIB, CATEGORY_INPUTS);
 	assert_int_equal(passes(&s, SECOND_AGAIN, 201).waiting, 0);
+	/* The next step begins with its batch, and runs another line of the model. */
+	make(&s);
+	s.stacks[BATCH].frames = line_of_call;
+	span(&s, 0, PHASE_FORWARD, 1);
+	forward(&s, 100, 0);
+	span(&s, 200, PHASE_BACKWARD, 1);
+	span(&s, 300, PHASE_FORWARD, 2);
+	block(&s, 400, BATCH, MIB, CATEGORY_INPUTS);
+	block(&s, 401, SECOND_AGAIN, 20 * MIB, CATEGORY_ACTIVATIONS);
+	assert_int_equal(passes(&s, MT_NO_STACK, 402).kept, 0);
+}
+
+/* A model of three equal stages on one line begins its first block again in each; a line outside of
+ * it makes the next batch. */
+static void stages_that_are_alike_are_one_pass_behind_a_batch(void **state)
+{
+	struct scene s;
+	struct live_passes p;
+
+	(void)state;
+	make(&s);
+	s.kinds[FRAME_CALL] = FRAME_MODULE_CALL;
+	span(&s, 0, PHASE_FORWARD, 1);
+	for (uint64_t i = 1; i <= 4; i++) {
+		block(&s, 100 * i, BATCH, MIB, CATEGORY_INPUTS);
+		for (uint64_t k = 1; k <= 3; k++) {
+			block(&s, 100 * i + 3 * k, FIRST, 10 * MIB, CATEGORY_ACTIVATIONS);
+			block(&s, 100 * i + 3 * k + 1, SECOND, 5 * MIB, CATEGORY_ACTIVATIONS);
+			block(&s, 100 * i + 3 * k + 2, SECOND, 5 * MIB, CATEGORY_ACTIVATIONS);
+		}
+	}
+	p = passes(&s, FIRST, 501);
+	assert_int_equal(p.waiting_count, 3);
+	assert_int_equal(p.waiting, 180 * MIB);
+}
+
+/* A loop that calls a model of six lines with its last result, and drops a loss in between. */
+static void calls_that_other_code_separates_are_passes(void **state)
+{
+	static const uint32_t lines[STACKS][2] = {
+		{ 0 },
+		{ FRAME_BATCH, FRAME_CALL },
+		{ FRAME_FIRST, FRAME_CALL },
+		{ FRAME_SECOND, FRAME_CALL },
+		{ FRAME_CALL_AGAIN, FRAME_CALL },
+		{ FRAME_FIRST, FRAME_CALL },
+		{ FRAME_SECOND, FRAME_CALL },
+	};
+	struct scene s;
+	struct live_passes p;
+
+	(void)state;
+	for (int is_apart = 0; is_apart < 2; is_apart++) {
+		make(&s);
+		s.kinds[FRAME_CALL] = FRAME_MODULE_CALL;
+		for (uint32_t k = 1; k < STACKS; k++) {
+			s.stacks[k] = (struct stack){ .frame_count = 2, .frames = lines[k] };
+			s.info[k].model_hash = k;
+		}
+		for (uint64_t i = 0; i < 5; i++) {
+			if (!i || is_apart)
+				span(&s, 100 * i, PHASE_FORWARD, 1);
+			s.spans[s.all.count - 1].activity = ACTIVITY_MODEL;
+			for (uint32_t k = 1; k < STACKS; k++)
+				block(&s, 100 * i + k, k, 10 * MIB, CATEGORY_ACTIVATIONS);
+		}
+		p = passes(&s, MT_NO_STACK, 500);
+		assert_int_equal(p.waiting_count, is_apart ? 4 : 0);
+		assert_int_equal(p.waiting_of_line, is_apart ? 4 * 60 * MIB : 0);
+	}
 }
 
 /* A generator draws, and its discriminator judges real examples first. */
@@ -298,8 +368,13 @@ static void a_generator_has_no_part_in_a_step_of_its_discriminator(void **state)
 	assert_int_equal(passes(&s, SECOND_AGAIN, 203).generator, 0);
 	assert_int_equal(passes(&s, FIRST_AGAIN, 203).generator, 30 * MIB);
 	/* A function that trains the discriminator calls the generator. */
-	s.info[FIRST].tags |= TAGGED(DISCRIMINATOR);
+	s.info[FIRST].tags |= TAGGED(DISCRIMINATOR_STEP);
 	assert_int_equal(passes(&s, SECOND_AGAIN, 203).generator, 10 * MIB);
+	/* There, the model beside the discriminator is the generator, whatever its name is. */
+	s.info[FIRST].tags = s.info[SECOND].tags = TAGGED(DISCRIMINATOR_STEP);
+	assert_int_equal(passes(&s, SECOND_AGAIN, 203).generator, 0);
+	s.info[FIRST_AGAIN].tags |= TAGGED(DISCRIMINATOR_STEP);
+	assert_int_equal(passes(&s, SECOND_AGAIN, 203).generator, 30 * MIB);
 }
 
 int main(void)
@@ -317,6 +392,8 @@ int main(void)
 		cmocka_unit_test(an_unrolled_cell_is_one_pass),
 		cmocka_unit_test(losses_of_one_pass_do_not_wait),
 		cmocka_unit_test(a_batch_that_the_line_of_the_call_makes_begins_a_pass),
+		cmocka_unit_test(stages_that_are_alike_are_one_pass_behind_a_batch),
+		cmocka_unit_test(calls_that_other_code_separates_are_passes),
 		cmocka_unit_test(a_generator_has_no_part_in_a_step_of_its_discriminator),
 	};
 
