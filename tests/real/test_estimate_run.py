@@ -110,6 +110,12 @@ class Run(unittest.TestCase):
         message = self.ask(LLAMA, *options, "--set", "images_per_sequence=1", "--how", "formula", status=2)
         self.assertIn("a formula counts text alone", message)
 
+    def test_words_drawn_at_random_are_no_images(self):
+        """Of 64 tokens one stands for an image: 1,336 words that are drawn at random would have it 21 times."""
+        few = {**LLAVA, "image_token_index": 63, "text_config": {**LLAVA["text_config"], "vocab_size": 64}}
+        answer = self.ask(few, "--json", *("--set=" + each for each in ("precision=fp32", "micro_batch_size=2", "seq_length=768", "images_per_sequence=2")))
+        self.assertEqual(answer["how"], "run")
+
     def test_tokens_of_speech(self):
         """Whisper's decoder has 448 positions: the sequence that is assumed, and one that is declared, is that of the labels."""
         whisper = {"model_type": "whisper", "architectures": ["WhisperForConditionalGeneration"], "d_model": 128, "encoder_layers": 1, "decoder_layers": 1,

@@ -62,10 +62,21 @@ class Batch:
         return self.zeros(*shape, dtype=torch.long)
 
 
+def placeholders(config):
+    """The tokens that stand for a part of an image, a video or a sound."""
+    named = [(name, value) for part in parts(config) for name, value in vars(part).items() if name.endswith(("_token_id", "_token_index"))]
+    return {value for name, value in named if isinstance(value, int) and name.startswith(("image", "video", "audio", "vision"))}
+
+
 def text(config, rows, tokens):
+    """Tokens drawn at random, none of which stands for something else than text: the model compares their number with that of its images."""
     import torch
     vocabulary = first(config, "vocab_size") or 2
-    return torch.randint(0, min(vocabulary, 2 ** 31 - 1), (rows, tokens)).cuda()
+    drawn, others = torch.randint(0, min(vocabulary, 2 ** 31 - 1), (rows, tokens)), placeholders(config)
+    word = next(token for token in range(len(others) + 1) if token not in others)
+    for token in others:
+        drawn[drawn == token] = word
+    return drawn.cuda()
 
 
 def channels(b):
