@@ -111,10 +111,22 @@ static void forget_last_job(const char *directory)
 	free(path);
 }
 
-/* libmemtrace.so comes first, so that it gets the calls before the device. */
-static int set_environment(const struct options *o, struct err *e)
+/* As many as were asked for, or as the launcher starts ranks on a node; 0: the device's own number.
+ */
+static int gpus_of_node(const struct options *o, char *const *command)
 {
-	int count = o->gpus ? o->gpus : is_alone(o) ? MAX_GPUS : 0;
+	int ranks;
+
+	if (o->gpus || is_alone(o))
+		return o->gpus ? o->gpus : MAX_GPUS;
+	ranks = getenv("CUDASIM_GPUS") ? 0 : launcher_per_node(command);
+	return ranks < MAX_GPUS ? ranks : MAX_GPUS;
+}
+
+/* libmemtrace.so comes first, so that it gets the calls before the device. */
+static int set_environment(const struct options *o, char *const *command, struct err *e)
+{
+	int count = gpus_of_node(o, command);
 	const char *quiet = getenv("MEMTRACE_QUIET");
 
 	if (quiet && !strcmp(quiet, "1"))
@@ -372,7 +384,8 @@ static const struct opt rows[] = {
 	{ "memory", 0, OPT_SIZE, &given.memory, "SIZE",
 	  "the GPU's total memory, context included (CUDASIM_MEMORY)", 0, 0 },
 	{ "gpus", 0, OPT_COUNT, &given.gpus, "N",
-	  "number of GPUs of a node, 1 to 8 (CUDASIM_GPUS; 8 with --ranks)", 1, MAX_GPUS },
+	  "number of GPUs of a node, 1 to 8 (CUDASIM_GPUS; the launcher's ranks of a node, 8 with --ranks)",
+	  1, MAX_GPUS },
 	{ "ranks", 0, OPT_TEXT, &given.ranks, "LIST",
 	  "simulate these ranks, each alone: 0,8-15, or all", 0, 0 },
 	{ "together", 0, OPT_FLAG, &given.together, NULL,
@@ -420,7 +433,7 @@ static int run(char **command, size_t count)
 	if (e.text[0])
 		return command_fail(STATUS_USAGE, &e);
 	if (!given.print_commands &&
-	    (set_environment(&given, &e) < 0 || loader_check(command[0], &e) < 0))
+	    (set_environment(&given, command, &e) < 0 || loader_check(command[0], &e) < 0))
 		return command_fail(LAUNCH_FAILED, &e);
 	if (given.print_commands && launch_set_directory(given.directory, &e) < 0)
 		return command_fail(LAUNCH_FAILED, &e);

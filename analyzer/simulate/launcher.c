@@ -244,6 +244,7 @@ static int parse_accelerate(char *const *rest, const char *python, const char *h
 		}
 		push(w, *rest);
 	}
+	w->per_node = w->world;
 	return 0;
 }
 
@@ -263,6 +264,7 @@ static void parse_worker(enum id id, char *const *rest, const char *python,
 	}
 	while (*rest)
 		push(w, *rest++);
+	w->per_node = s->per_node;
 	if (s->per_node)
 		w->world = s->per_node * (s->nodes ? s->nodes : 1);
 }
@@ -350,4 +352,14 @@ int launcher_world(char *const *command, int *world, struct err *e)
 	*world = status ? 0 : w.world;
 	worker_release(&w);
 	return status;
+}
+
+int launcher_per_node(char *const *command)
+{
+	struct err e = { 0 };
+	struct worker w;
+	int n = launcher_parse(command, "", &w, &e) ? 0 : w.per_node;
+
+	worker_release(&w);
+	return n;
 }

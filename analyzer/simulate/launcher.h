@@ -13,6 +13,7 @@ struct worker {
 	size_t count, room;
 	const char *launcher; /* its name; NULL: the command itself is the worker */
 	int world;            /* ranks that the launcher starts; 0: it does not say */
+	int per_node;         /* those of a node; 0: it does not say */
 	int is_slurm;         /* srun: the worker reads SLURM_… */
 	/* --local_rank=N goes before argv[local_rank_at]; NULL: it does not. */
 	const char *local_rank;
@@ -24,5 +25,7 @@ int launcher_parse(char *const *command, const char *helper, struct worker *w, s
 void worker_release(struct worker *w);
 /* The number of ranks that the command's launcher starts; 0: it does not say. */
 int launcher_world(char *const *command, int *world, struct err *e);
+/* Those of a node; 0: it does not say, or is none. */
+int launcher_per_node(char *const *command);
 
 #endif
