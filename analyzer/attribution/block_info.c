@@ -146,7 +146,9 @@ struct block_info block_info_of(const struct block_context *c, const struct life
 	struct block_info f = {
 		.alloc_span = span_at(c, l->alloc.time_ns),
 		.alloc_flags = tables_stack_flags(t, l->alloc.stack),
+		.alloc_tags = tables_stack_info(t, l->alloc.stack)->tags,
 		.bytes = l->alloc.bytes,
+		.alloc_ns = l->alloc.time_ns,
 	};
 
 	f.hint = block_context_hint(c, tables_stack_info(t, l->alloc.stack));
@@ -178,21 +180,27 @@ struct block_info block_info_of(const struct block_context *c, const struct life
 }
 
 /* Each autograd thread has one workspace. Several blocks of that size from backward passes are
- * something else; so are several of one stack. */
+ * something else, or all but the first are; so are several of one stack. */
 static void count_workspaces(struct block_context *c, const struct lifetimes *l)
 {
 	unsigned n = 0, all = 0;
 
+	for (int i = 0; i < WORKSPACE_SIZES; i++)
+		c->first_workspace[i] = UINT64_MAX;
 	for (size_t i = 0; i < l->count; i++) {
+		int size = workspace_sizes_find(&c->workspaces, l->list[i].alloc.bytes);
+		uint64_t time_ns = l->list[i].alloc.time_ns;
 		const struct span *s;
 
-		if (l->list[i].freed_ns <= c->in.end_ns ||
-		    !workspace_sizes_have(&c->workspaces, l->list[i].alloc.bytes))
+		if (l->list[i].freed_ns <= c->in.end_ns || size < 0)
 			continue;
 		c->siblings[stack_of(c, &l->list[i])].workspaces++;
-		s = span_at(c, l->list[i].alloc.time_ns);
+		s = span_at(c, time_ns);
 		if (!s)
 			continue;
+		if (s->phase == PHASE_BACKWARD && time_ns < c->first_workspace[size])
+			c->first_workspace[size] = time_ns;
+		c->kept_workspaces[size] += s->phase == PHASE_FORWARD && s->step == 1;
 		n += s->phase == PHASE_BACKWARD;
 		all++;
 	}
@@ -239,6 +247,7 @@ void block_context_init(struct block_context *c, const struct lifetimes *l,
 		c->has_autograd =
 			(in->tables->thread_flags[l->list[i].alloc.thread] & THREAD_AUTOGRAD) != 0;
 	c->workspaces = workspace_sizes_of(in->tables);
+	c->workspaces_last = workspaces_last(in->tables);
 	count_workspaces(c, l);
 	find_lines(c, l);
 	find_buckets(c, l);

@@ -36,6 +36,11 @@ struct block_context {
 	uint32_t *after;           /* of each span: the first one behind the next backward pass */
 	uint32_t *kept;            /* of each span: live blocks that outlive that backward pass */
 	struct workspace_sizes workspaces;
+	int workspaces_last; /* a thread keeps its workspace */
+	/* Of each size: when backward passes allocated the first block of it that stays, and how
+	 * many of it the first step's forward passes keep. */
+	uint64_t first_workspace[WORKSPACE_SIZES];
+	unsigned kept_workspaces[WORKSPACE_SIZES];
 	int has_autograd;          /* a thread of autograd's has allocated */
 	int many_workspaces;       /* backward passes keep several blocks of a workspace's size */
 	int one_workspace;         /* a single block of such a size stays */
@@ -57,6 +62,8 @@ struct block_info {
 	 * what comes behind it, whose own blocks are too small for a span. */
 	int is_between;
 	bytes bytes;
+	uint64_t alloc_ns;
+	stack_tags alloc_tags;
 };
 
 /* `l`: the lifetimes of one device at one moment. */

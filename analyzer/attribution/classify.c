@@ -67,9 +67,22 @@ static int is_inference(const struct block_context *c)
 }
 
 /*
+ * If backward passes keep several blocks of one size: gradients of parameters, maybe with the
+ * workspace of their thread among them. It has one if the forward pass has one, and it comes with
+ * the first product, before that product's result is a gradient.
+ */
+static int is_one_of_many(const struct block_context *c, const struct block_info *f)
+{
+	int size = workspace_sizes_find(&c->workspaces, f->bytes);
+
+	return c->many_workspaces &&
+	       !(c->kept_workspaces[size] == 1 && f->alloc_ns == c->first_workspace[size]);
+}
+
+/*
  * PyTorch allocates the workspaces of cuBLAS from the caching allocator: one for each thread and
- * stream, which stays, or one for each product, which is freed at once. Of one stack, several that
- * stay are tensors of that size.
+ * stream, which stays, or one for each product, which is freed at once; a graph that is captured
+ * keeps its own in any case. Of one stack, several that stay are tensors of that size.
  */
 static int is_workspace(const struct block_context *c, const struct block_info *f)
 {
@@ -77,10 +90,12 @@ static int is_workspace(const struct block_context *c, const struct block_info *
 		return 0;
 	if (f->is_transient)
 		return 1;
+	if (!c->workspaces_last && !(f->alloc_tags & TAGGED(GRAPH)))
+		return 0;
 	return !f->free_span && f->alloc_span->step == 1 &&
 	       (f->siblings.workspaces <= 1 || !(f->alloc_flags & STACK_FRAMES)) &&
 	       (f->backward_end < c->span_count || (c->one_workspace && is_inference(c))) &&
-	       !(f->alloc_span->phase == PHASE_BACKWARD && c->many_workspaces);
+	       !(f->alloc_span->phase == PHASE_BACKWARD && is_one_of_many(c, f));
 }
 
 /* A block that the job's own code allocated is an input, unless such blocks add up over calls of

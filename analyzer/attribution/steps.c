@@ -11,6 +11,7 @@ struct numbering {
 	size_t count;
 	const struct tables *tables;
 	int has_model;         /* some span is a forward pass */
+	int ended_well;        /* as in struct spans */
 	size_t first;          /* the span with which step 1 begins; `count`: there is none */
 	size_t first_call;     /* the span with which the first call of the model begins */
 	uint32_t first_mark;   /* of the first span that the job marked as the begin of a step; 0 */
@@ -27,10 +28,53 @@ static int is_between(const struct numbering *n, size_t i)
 	       (!n->has_model && s->activity == ACTIVITY_MAIN && s->allocs);
 }
 
+/* The span with which the trace ends, if a request of the job's own code failed in it, and the job
+ * ended because of that. Else the number of spans. */
+static size_t failed_last(const struct numbering *n)
+{
+	size_t i = n->ended_well ? 0 : n->count;
+
+	while (i-- > 0)
+		if (n->list[i].allocs)
+			return n->list[i].failed && n->list[i].activity == ACTIVITY_MAIN ? i
+											 : n->count;
+	return n->count;
+}
+
+/*
+ * What that request would have been for, if it is behind a whole step: the input of the next one,
+ * whose line has made what the first forward pass takes; or, if the optimizer has stepped and the
+ * line has made nothing before, that, or an evaluation. What another line makes behind a backward
+ * pass may be a state of an optimizer of the job's own.
+ */
+static enum activity after_last(const struct numbering *n, size_t last)
+{
+	int passes = 0, is_input = 0, is_known = 0, stepped = 0;
+	uint32_t flags;
+
+	for (size_t i = 0; i < last; i++) {
+		const struct span *s = &n->list[i];
+
+		if (activity_is_backward(s->activity)) {
+			passes = 1;
+			stepped = 0;
+		}
+		stepped |= passes && s->activity == ACTIVITY_OPTIMIZER;
+		if (s->activity == ACTIVITY_MAIN && s->allocs && s->stack == n->list[last].stack)
+			*(passes ? &is_known : &is_input) = 1;
+	}
+	if (!passes || !(is_input || (stepped && !is_known)))
+		return ACTIVITY_UNKNOWN;
+	flags = tables_stack_flags(n->tables, n->list[last].stack);
+	return !is_input && flags & (STACK_NO_GRAD | STACK_EVALUATION) ? ACTIVITY_EVALUATION
+								       : ACTIVITY_MODEL;
+}
+
 /* Sets `next` of each span, from the last to the first. */
 static void find_next(struct numbering *n)
 {
-	uint8_t next = ACTIVITY_UNKNOWN;
+	size_t last = failed_last(n);
+	uint8_t next = (uint8_t)(last < n->count ? after_last(n, last) : ACTIVITY_UNKNOWN);
 
 	for (size_t i = n->count; i-- > 0;) {
 		uint8_t a = n->list[i].activity;
@@ -235,7 +279,8 @@ static void number(struct numbering *n)
 
 void steps_number(struct spans *s, const struct tables *t)
 {
-	struct numbering n = { .list = s->list, .count = s->count, .tables = t, .first = s->count };
+	struct numbering n = { .list = s->list, .count = s->count, .tables = t, .first = s->count,
+			       .ended_well = s->ended_well };
 
 	if (!n.count)
 		return;

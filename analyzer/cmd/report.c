@@ -89,7 +89,7 @@ static int report(char **paths, size_t count, const struct options *o)
 	struct buf notes = { 0 }, out = { 0 };
 	struct err e = { 0 };
 	struct diagnosis diagnosis = { 0 };
-	struct measured_need need;
+	struct measured_need need = { 0 };
 	struct session session;
 	int status = session_load(&session, paths, count, &load, &notes, &e);
 
@@ -120,6 +120,7 @@ static int report(char **paths, size_t count, const struct options *o)
 		}
 	}
 	diagnosis_release(&diagnosis);
+	free(need.metrics);
 	session_release(&session);
 	buf_release(&notes);
 	buf_release(&out);

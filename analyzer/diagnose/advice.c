@@ -28,8 +28,9 @@ int rank_has_need(const struct rank *r)
 {
 	const struct metrics *m = r->metrics;
 
-	return m && m->whole_need && rank_died(r) &&
-	       (m->whole_need > m->moment_need || !m->whole_measured);
+	return m && rank_died(r) &&
+	       (m->pass_unfinished ||
+		(m->whole_need && (m->whole_need > m->moment_need || !m->whole_measured)));
 }
 
 const char *inference_stage(const struct rank *r)

@@ -20,7 +20,7 @@
 	is_growth(m, n)              \
 		? beyond_steps(m, n) \
 		: AT_LEAST_IF(m->loss_is_own || m->moment_need < m->whole_pass / 10 * 8, n)
-#define BY_WHOLE_STEPS_SO_FAR(n) m->whole_measured ? SO_FAR(n) : AT_FAILURE(n)
+#define BY_WHOLE_STEPS_SO_FAR(n) m->whole_measured ? SO_FAR(n) : in_unfinished(m, TRAINED, n)
 #define BEYOND_STEPS(n) beyond_steps(m, n)
 
 struct saved {
@@ -50,12 +50,33 @@ static int is_growth(const struct metrics *m, bytes n)
 	return m->failed && m->whole_measured && m->size_growth > n / 2;
 }
 
+/* What a forward pass has of it by now, whose rest makes more. If it is much beside the gradients
+ * and the optimizer's temporaries, the passes are what a step needs most for, with half of it too.
+ */
+static struct saved in_unfinished(const struct metrics *m, bytes trained, bytes n)
+{
+	int grows = m->whole_is_least && m->in_forward && n >= 2 * trained;
+
+	return bound_if(m->failed, n, grows ? SAVING_AT_LEAST : SAVING_AT_FAILURE);
+}
+
 /* Memory beside the steps, `n`, makes the peak higher than theirs, and may still grow. */
 static struct saved beyond_steps(const struct metrics *m, bytes n)
 {
 	if (!m->failed || m->step < 2 || !m->size_growth)
 		return bound_if(m->failed, n, SAVING_AT_FAILURE);
 	return (struct saved){ smaller_of(n, m->size_growth), SAVING_AT_LEAST };
+}
+
+/*
+ * The saving of a remedy. Where the whole job was measured, on a larger device, it is what the
+ * remedy takes from that need; but the blocks that it removes may be of the failure alone.
+ */
+static struct saved by_whole(struct saved failed, struct saved whole)
+{
+	if (whole.n > 0)
+		return whole;
+	return failed.n > 0 ? (struct saved){ failed.n, SAVING_AT_FAILURE } : failed;
 }
 
 /* The remedies of a rule, in order. */
@@ -75,21 +96,28 @@ static void add_remedy(struct finding *f, const struct metrics *m, const char *a
 
 #define NAMED_1(rule, line) remedy_##rule##_##line
 #define NAMED(rule, line) NAMED_1(rule, line)
-#define REMEDY(rule, when, action, saving)                                             \
-	static void NAMED(rule, __LINE__)(struct finding * f, const struct metrics *m) \
-	{                                                                              \
-		if (when)                                                              \
-			add_remedy(f, m, action,                                       \
-				   _Generic((saving), struct saved                     \
-					    : as_it_is, default                        \
-					    : about)(saving));                         \
+#define SAVING_OF(rule, line) NAMED_1(rule##_saving, line)
+#define REMEDY(rule, when, action, saving)                                                   \
+	static struct saved SAVING_OF(rule, __LINE__)(const struct metrics *m)               \
+	{                                                                                    \
+		(void)m;                                                                     \
+		return _Generic((saving), struct saved : as_it_is, default : about)(saving); \
+	}                                                                                    \
+	static void NAMED(rule, __LINE__)(struct finding * f, const struct metrics *m,       \
+					  const struct metrics *whole)                       \
+	{                                                                                    \
+		if (when)                                                                    \
+			add_remedy(f, m, action,                                             \
+				   whole ? by_whole(SAVING_OF(rule, __LINE__)(m),            \
+						    SAVING_OF(rule, __LINE__)(whole))        \
+					 : SAVING_OF(rule, __LINE__)(m));                    \
 	}
 #include "diagnose/rules.def"
 #undef REMEDY
 
 static const struct {
 	enum rule rule;
-	void (*add)(struct finding *f, const struct metrics *m);
+	void (*add)(struct finding *f, const struct metrics *m, const struct metrics *whole);
 } remedies[] = {
 #define REMEDY(rule, when, action, saving) { RULE_##rule, NAMED(rule, __LINE__) },
 #include "diagnose/rules.def"
@@ -110,7 +138,9 @@ static const char *label_of(const struct rank *r, enum rule rule)
 	}
 }
 
-static void add_finding(struct diagnosis *d, const struct rank *r, size_t rank, enum rule rule)
+/* `whole`: the metrics of the whole job, at its peak, or NULL. */
+static void add_finding(struct diagnosis *d, const struct rank *r, size_t rank, enum rule rule,
+			const struct metrics *whole)
 {
 	const struct metrics *m = r->metrics;
 	bytes weight = rules[rule].weight(m);
@@ -136,7 +166,7 @@ static void add_finding(struct diagnosis *d, const struct rank *r, size_t rank, 
 		f.stack = xstrdup(label);
 	for (size_t i = 0; i < ARRAY_SIZE(remedies); i++)
 		if (remedies[i].rule == rule)
-			remedies[i].add(&f, m);
+			remedies[i].add(&f, m, whole);
 	d->findings = grow(d->findings, d->count, &d->room, sizeof(*d->findings));
 	d->findings[d->count++] = f;
 }
@@ -200,6 +230,17 @@ static void bring_first(struct diagnosis *d, size_t shown)
 	d->room = d->count;
 }
 
+/* The metrics of the whole job, which has the settings of the one that failed. */
+static int find_whole(struct metrics *whole, const struct report *r, const struct metrics *m)
+{
+	if (!r->need || !r->need->metrics)
+		return 0;
+	*whole = *r->need->metrics;
+	whole->micro_batch = m->micro_batch;
+	whole->half_batch = m->half_batch;
+	return 1;
+}
+
 void diagnose(struct diagnosis *d, const struct report *r)
 {
 	const struct rank *worst = report_worst(r);
@@ -209,10 +250,12 @@ void diagnose(struct diagnosis *d, const struct report *r)
 	diagnose_ranks(r);
 	for (size_t i = 0; i < r->count; i++) {
 		const struct metrics *m = r->ranks[i].metrics;
+		struct metrics whole;
+		int is_measured = m && i == shown && find_whole(&whole, r, m);
 
 		for (enum rule k = 0; m && k < RULES; k++)
 			if (rules[k].when(m))
-				add_finding(d, &r->ranks[i], i, k);
+				add_finding(d, &r->ranks[i], i, k, is_measured ? &whole : NULL);
 	}
 	if (!d->count)
 		return;

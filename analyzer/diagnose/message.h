@@ -11,7 +11,8 @@ const char *severity_name(enum severity s);
 /* "at least" or "at the failure"; NULL for SAVING_ABOUT. */
 const char *saving_bound_name(enum saving_bound b);
 
-/* Adds a message with its {metrics} filled in. They become evidence of `f`, which may be NULL. */
+/* Adds a message with its {metrics} filled in, which become evidence of `f`; that may be NULL. Of
+ * "[a part with {metrics}]", the brackets are dropped, and all of it if the first metric is 0. */
 void diagnose_fill(struct buf *out, const char *format, const struct metrics *m, struct finding *f);
 
 #endif

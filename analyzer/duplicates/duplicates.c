@@ -4,6 +4,7 @@
 #include "duplicates/data_set.h"
 #include "duplicates/float64.h"
 #include "duplicates/remade.h"
+#include "duplicates/states_too_many.h"
 #include "duplicates/span_order.h"
 #include "duplicates/trained.h"
 #include "duplicates/unstepped.h"
@@ -12,7 +13,6 @@
 
 #include <stdlib.h>
 
-#define ADAM_STATES 2 /* of each parameter */
 #define MIN_COPIED 48 /* percent of both: a copy of all parameters, about a half */
 #define MIN_TWIN                                                                        \
 	40 /* percent of both: a second model, which may lack a head that the first has \
@@ -21,30 +21,6 @@
 	3 /* parameters of a copy: fewer are a layer, as a head that is made of an embedding */
 #define MIN_REPEATED 8 /* parameters, in the order of a model before: fewer may be chance */
 #define MAX_REPEATED 4096
-
-/* The states of a second optimizer, which may be allocating them: there are more states than one
- * optimizer has for each parameter. The bytes beyond Adam's are of the second. Of a model and its
- * deep copy, gradients show which one is trained. Two equal models may be trained in turn, each
- * with an optimizer of its own, and gradients of one of them. */
-static bytes second_states(const struct trained *n, int has_deep_copy)
-{
-	bytes sum = 0, too_many = 0, all = 0;
-
-	for (size_t i = 0; i < n->states.count; i++) {
-		const struct size_count *s = &n->states.list[i];
-		uint64_t parameters = has_deep_copy && n->by_gradients
-					      ? trained_of(n, s->size)
-					      : trained_at_most(n, s->size);
-		bytes blocks = bytes_times(s->size, s->count);
-
-		all = bytes_add(all, blocks);
-		if (!parameters || s->count <= TRAINED_MOST_STATES * parameters)
-			continue;
-		too_many = bytes_add(too_many, blocks);
-		sum = bytes_add(sum, bytes_times(s->size, s->count - ADAM_STATES * parameters));
-	}
-	return too_many > all / 2 ? sum : 0;
-}
 
 /* Did the job's own code make it after a call of the model, in the forward pass that goes on, or
  * that is being differentiated? The backward pass may need it. */
@@ -426,7 +402,7 @@ struct duplicates duplicates_live(const struct lifetimes *l, const struct spans 
 	if (!n.states.count && !n.gradients.count)
 		find_second_model(&d, held, count);
 	d.extra_gradients = n.extra_gradients;
-	d.float64_layers = layers_of_float64(l, t);
+	d.float64_layers = layers_of_float64(l, t, &d.float32_layers);
 	d.unstepped = unstepped_live(l, spans, t, now);
 	d.twin = twin_of(held, count);
 	d.has_deep_copy = has_deep_copy = find_deep_copies(&d, held, count, spans, t);
@@ -435,7 +411,7 @@ struct duplicates duplicates_live(const struct lifetimes *l, const struct spans 
 	if (!has_own_weights)
 		find_gradient_copies(&d, &n, l, spans, t, request, at_ns);
 	d.request_is_own = is_own_request(&n, spans, t, request, now);
-	d.states = second_states(&n, has_deep_copy);
+	d.states = larger_of(states_too_many(&n, has_deep_copy), states_again(&n, l, spans, now));
 	free(held);
 	trained_release(&n);
 	return d;

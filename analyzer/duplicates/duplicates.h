@@ -12,14 +12,14 @@ struct duplicates {
 	bytes states; /* beyond those of an optimizer: of a second one */
 	bytes copies; /* blocks of parameters' sizes beyond one of each, not of the model */
 	uint32_t copies_count;
-	bytes remade;            /* parameters of models before the newest one (remade.h) */
-	bytes late;              /* parameters of a model that came between steps (remade.h) */
-	uint32_t replicas;       /* deep copies of a model that different steps made (remade.h) */
-	bytes twin;              /* parameters of a second model like the first, trained or not */
-	int has_deep_copy;       /* a deep copy of a model is there */
-	uint32_t float64_layers; /* float64.h */
-	bytes extra_gradients;   /* beyond one of each parameter */
-	bytes unstepped;         /* gradients of parameters that no optimizer has a state for */
+	bytes remade;      /* parameters of models before the newest one (remade.h) */
+	bytes late;        /* parameters of a model that came between steps (remade.h) */
+	uint32_t replicas; /* deep copies of a model that different steps made (remade.h) */
+	bytes twin;        /* parameters of a second model like the first, trained or not */
+	int has_deep_copy; /* a deep copy of a model is there */
+	uint32_t float64_layers, float32_layers; /* float64.h */
+	bytes extra_gradients;                   /* beyond one of each parameter */
+	bytes unstepped; /* gradients of parameters that no optimizer has a state for */
 	struct data_set data;
 	int request_is_own; /* the job's own code asked for it, between two steps, in no parameter's
 			       size */

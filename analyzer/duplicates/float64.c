@@ -52,7 +52,7 @@ static int has_gates(const struct tables *t)
 	return 0;
 }
 
-uint32_t layers_of_float64(const struct lifetimes *l, const struct tables *t)
+uint32_t layers_of_float64(const struct lifetimes *l, const struct tables *t, uint32_t *narrow)
 {
 	const struct lifetime **list = xcalloc(l->count + 1, sizeof(struct lifetime *));
 	struct typed_layers between = { 0 }, all = { 0 };
@@ -75,6 +75,7 @@ uint32_t layers_of_float64(const struct lifetimes *l, const struct tables *t)
 			add_layer(&between, weight, bias);
 	}
 	free(list);
+	*narrow = all.narrow;
 	/* Beside layers of another type, the others may be tables. */
 	return between.wide >= MIN_LAYERS && between.narrow <= between.wide / 4 &&
 			       all.narrow < all.wide

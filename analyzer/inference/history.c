@@ -57,6 +57,39 @@ static void add_mark(struct history *h, uint64_t time_ns)
 	h->marks[h->mark_count++].clock = h->clock;
 }
 
+/* The block is live, and counted. A call that replaces its layers' blocks leaves as many live as
+ * there are layers; if none stays, as where beams are put in order, that many are live at most. */
+static void continue_series(struct stack_history *s, bytes size)
+{
+	struct series *n = &s->now;
+
+	n->allocs++;
+	n->last = size;
+	n->most = s->live > n->most ? s->live : n->most;
+	n->replaced = s->least >= 2;
+	n->each = n->replaced ? s->least : n->most;
+	if (series_calls(n) >= series_calls(&s->longest))
+		s->longest = *n;
+	if (s->is_marked)
+		s->marked = *n;
+}
+
+static void begin_series(struct stack_history *s, bytes size)
+{
+	s->series_allocs = 0;
+	s->series_first = size;
+	s->now = (struct series){ .begin = s->allocs, .first = size };
+	s->is_marked = 0;
+}
+
+void history_mark(struct history *h)
+{
+	for (size_t i = 0; i < h->stack_count; i++) {
+		h->stacks[i].marked = h->stacks[i].now;
+		h->stacks[i].is_marked = 1;
+	}
+}
+
 void history_add(struct history *h, const struct mt_record *block)
 {
 	struct stack_history *s;
@@ -68,8 +101,7 @@ void history_add(struct history *h, const struct mt_record *block)
 	if (!s->allocs)
 		s->first_clock = h->clock;
 	if (!s->allocs || begins_anew(s, block->bytes)) {
-		s->series_allocs = 0;
-		s->series_first = block->bytes;
+		begin_series(s, block->bytes);
 		s->series_clock = h->clock;
 	}
 	s->rises += s->allocs && block->bytes > s->last;
@@ -78,10 +110,12 @@ void history_add(struct history *h, const struct mt_record *block)
 	s->last_clock = h->clock;
 	s->allocs++;
 	s->bytes = bytes_add(s->bytes, block->bytes);
+	s->largest = block->bytes > s->largest ? block->bytes : s->largest;
 	s->least = s->live ? s->least : 0;
 	s->series_allocs++;
 	s->live++;
 	s->most = s->live > s->most ? s->live : s->most;
+	continue_series(s, block->bytes);
 	h->clock = bytes_add(h->clock, block->bytes);
 }
 

@@ -9,16 +9,31 @@
 
 #define HISTORY_MARKS 4096
 
-/* The blocks of one stack. A series ends with a block that is much smaller than the one before. */
+/*
+ * Blocks of one stack, none of which is much smaller than the one before. If they grow a cache,
+ * each call of the model makes `each` of them, one for each layer.
+ */
+struct series {
+	uint32_t begin, allocs; /* blocks of the stack before the series; of the series */
+	uint32_t each, most;    /* 0: unknown; most of them that were live at once */
+	int replaced;           /* several blocks were live at all times */
+	bytes first, last;      /* sizes: of the first block; of the latest block */
+};
+
+/* The blocks of one stack. */
 struct stack_history {
 	uint32_t allocs, live, most; /* blocks; of them, live now and at a time at most */
 	uint32_t least; /* live after a block was freed, at least, since none was; 0: unknown */
 	uint32_t series_allocs;        /* of the current series */
 	uint32_t rises, changes;       /* blocks larger than the one before; of another size */
 	bytes series_first, last;      /* sizes: of the series' first block; of the latest block */
-	bytes bytes;                   /* of all blocks */
+	bytes bytes, largest;          /* of all blocks; of the largest one */
 	bytes first_clock, last_clock; /* when the first and the latest block were allocated */
 	bytes series_clock;            /* when the series' first block was */
+	/* The series that goes on; the one with the most calls; the one at the moment that
+	 * history_mark() noted. */
+	struct series now, longest, marked;
+	int is_marked; /* the series that goes on is the one of the moment */
 };
 
 /* The clock counts allocated bytes: it advances with the job's work. */
@@ -41,6 +56,27 @@ void history_free(struct history *h);
 
 void history_add(struct history *h, const struct mt_record *block);
 void history_take(struct history *h, const struct mt_record *block);
+
+/* Notes the present moment. Only the last one counts. */
+void history_mark(struct history *h);
+
+/* How often a series has replaced all its blocks by the next ones; 0: unknown. */
+static inline uint32_t series_calls(const struct series *s)
+{
+	return s->allocs && s->each ? (s->allocs - 1) / s->each : 0;
+}
+
+/* Do the blocks of a call replace those of the call before? At most both are live. */
+static inline int series_replaces(const struct series *s)
+{
+	return s->most <= 2 * s->each;
+}
+
+/* The series of the marked moment, if it goes on for some calls; else the longest one. */
+static inline const struct series *history_series(const struct stack_history *s)
+{
+	return series_calls(&s->marked) > 1 ? &s->marked : &s->longest;
+}
 
 /* The clock at a time. */
 bytes history_clock(const struct history *h, uint64_t time_ns);

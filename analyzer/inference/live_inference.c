@@ -5,6 +5,8 @@
 #include "attribution/evaluation.h"
 #include "attribution/frames.h"
 #include "attribution/workspace.h"
+#include "inference/call_sizes.h"
+#include "inference/live_cache.h"
 #include "util/order.h"
 
 #include <stdlib.h>
@@ -22,12 +24,6 @@
 #define MAX_LEFT 50       /* under no_grad, at most the 50th part of the allocated bytes is live */
 #define DROPPED 2 /* graphs without a backward pass: one may be a trial before the training */
 
-struct block {
-	uint32_t stack;
-	bytes clock, size;
-	int is_cache;
-};
-
 /* Does the trace show the training of a model? */
 static int trains(const struct spans *spans)
 {
@@ -38,13 +34,6 @@ static int trains(const struct spans *spans)
 static const struct stack_info *info_of(const struct tables *t, size_t stack)
 {
 	return tables_stack_info(t, (uint32_t)stack);
-}
-
-static int is_of_model(const struct tables *t, size_t stack)
-{
-	uint32_t flags = info_of(t, stack)->flags;
-
-	return flags & STACK_MODULE && !(flags & (STACK_INIT | STACK_LOADING));
 }
 
 /* Does some code compute a loss, or checkpoint activations? Then the job may be about to train. */
@@ -104,7 +93,7 @@ static bytes allocated_of_model(const struct history *h, const struct tables *t)
 	bytes sum = 0;
 
 	for (size_t i = 1; i < h->stack_count; i++)
-		if (is_of_model(t, i))
+		if (stack_is_of_model(t, i))
 			sum = bytes_add(sum, h->stacks[i].bytes);
 	return sum;
 }
@@ -125,7 +114,7 @@ static int frees_all(const struct lifetimes *l, const struct history *h, const s
 	for (size_t i = 0; i < l->count; i++) {
 		uint32_t stack = l->list[i].alloc.stack;
 
-		if (!stack || stack >= h->stack_count || !is_of_model(t, stack) ||
+		if (!stack || stack >= h->stack_count || !stack_is_of_model(t, stack) ||
 		    l->list[i].category == CATEGORY_KV_CACHE ||
 		    l->list[i].category == CATEGORY_WORKSPACES)
 			continue;
@@ -135,7 +124,7 @@ static int frees_all(const struct lifetimes *l, const struct history *h, const s
 			most = larger_of(most, by_stack[stack]);
 	}
 	for (size_t i = 1; i < h->stack_count; i++)
-		allocs += is_of_model(t, i) ? h->stacks[i].allocs : 0;
+		allocs += stack_is_of_model(t, i) ? h->stacks[i].allocs : 0;
 	free(by_stack);
 	return allocs >= MIN_ALLOCS && live - most <= allocated_of_model(h, t) / MAX_LEFT;
 }
@@ -151,7 +140,7 @@ static struct kept_stacks count_kept(const struct history *h, const struct table
 	struct kept_stacks n = { 0 };
 
 	for (size_t i = 1; i < h->stack_count; i++)
-		if (h->stacks[i].allocs >= 3 && is_of_model(t, i) &&
+		if (h->stacks[i].allocs >= 3 && stack_is_of_model(t, i) &&
 		    !hint_is_cache(stack_hint(info_of(t, i)->flags))) {
 			n.stacks++;
 			n.kept += h->stacks[i].most >= 3;
@@ -173,7 +162,7 @@ static bytes period_of(const struct history *h, const struct tables *t)
 		const struct stack_history *s = &h->stacks[i];
 		bytes mean;
 
-		if (!s->allocs || !is_of_model(t, i))
+		if (!s->allocs || !stack_is_of_model(t, i))
 			continue;
 		stacks++;
 		few += s->allocs < 3;
@@ -199,7 +188,7 @@ static uint32_t calls_of(const struct history *h, const struct tables *t)
 	for (size_t i = 1; i < h->stack_count; i++) {
 		const struct stack_history *s = &h->stacks[i];
 
-		if (!s->allocs || !is_of_model(t, i))
+		if (!s->allocs || !stack_is_of_model(t, i))
 			continue;
 		most = s->allocs > most ? s->allocs : most;
 		if (!first || s->first_clock < first->first_clock)
@@ -235,7 +224,7 @@ static void find_workspace(struct lifetimes *l, const struct history *h, const s
 	for (size_t i = 0; i < l->count; i++) {
 		struct lifetime *x = &l->list[i];
 
-		if (x->alloc.stack >= h->stack_count || !is_of_model(t, x->alloc.stack) ||
+		if (x->alloc.stack >= h->stack_count || !stack_is_of_model(t, x->alloc.stack) ||
 		    !workspace_sizes_have(&sizes, x->alloc.bytes))
 			continue;
 		if (found)
@@ -274,15 +263,15 @@ void inference_find_categories(struct lifetimes *l, const struct history *h,
 
 static int by_stack_and_clock(const void *a, const void *b)
 {
-	const struct block *x = a, *y = b;
+	const struct live_block *x = a, *y = b;
 
 	return x->stack != y->stack ? ORDER(x->stack, y->stack) : ORDER(x->clock, y->clock);
 }
 
 /* The blocks that calls of the model have made, of all categories that no set-up has. */
-static struct block *collect(const struct lifetimes *l, const struct history *h, size_t *count)
+static struct live_block *collect(const struct lifetimes *l, const struct history *h, size_t *count)
 {
-	struct block *list = xcalloc(l->count + 1, sizeof(*list));
+	struct live_block *list = xcalloc(l->count + 1, sizeof(*list));
 
 	*count = 0;
 	for (size_t i = 0; i < l->count; i++) {
@@ -292,7 +281,7 @@ static struct block *collect(const struct lifetimes *l, const struct history *h,
 		    x->category == CATEGORY_PARAMETERS || x->category == CATEGORY_WORKSPACES ||
 		    x->category == CATEGORY_COMMUNICATION)
 			continue;
-		list[(*count)++] = (struct block){
+		list[(*count)++] = (struct live_block){
 			.stack = x->alloc.stack,
 			.clock = history_clock(h, x->alloc.time_ns),
 			.size = x->alloc.bytes,
@@ -302,40 +291,6 @@ static struct block *collect(const struct lifetimes *l, const struct history *h,
 	if (*count)
 		qsort(list, *count, sizeof(*list), by_stack_and_clock);
 	return list;
-}
-
-/* The cache's blocks of one stack: those of the newest request, and those of requests before. */
-static void add_cache(struct live_inference *r, const struct history *h, const struct block *b,
-		      size_t n, bytes period)
-{
-	const struct stack_history *s = &h->stacks[b->stack];
-	bytes sum = 0, before = 0, least = period / 2 + history_step(h);
-	uint32_t kept = 0, requests = 1, layers, rounds;
-	size_t newest = 0;
-
-	for (size_t i = 0; i < n; i++) {
-		if (i && period && b[i].clock - b[i - 1].clock > least) {
-			before = bytes_add(before, sum);
-			sum = 0;
-			newest = i;
-			kept++;
-			requests += b[i - 1].clock + history_step(h) >= s->series_clock;
-		}
-		sum = bytes_add(sum, b[i].size);
-	}
-	r->cache_kept = bytes_add(r->cache_kept, before);
-	r->cache = bytes_add(r->cache, sum);
-	r->caches_kept = kept > r->caches_kept ? kept : r->caches_kept;
-	/* A call that replaces the whole list of its layers' blocks has two of them at a time. */
-	layers = (uint32_t)(n - newest);
-	if (s->least > newest && s->least - (uint32_t)newest < layers)
-		layers = s->least - (uint32_t)newest;
-	/* Requests of one length make one series. */
-	rounds = s->series_allocs / layers / requests;
-	if (rounds > 1 && s->last > s->series_first)
-		r->cache_token =
-			bytes_add(r->cache_token, (s->last - s->series_first) /
-							  (bytes)(rounds - 1) * (bytes)layers);
 }
 
 /* Calls of the model in which a stack made the blocks that stay: they lie apart. A line of which
@@ -351,11 +306,11 @@ static int are_results(const struct stack_history *s, size_t n, uint32_t calls, 
 
 /* Blocks of one stack that stay from call to call: each was made in a call of its own. */
 static void add_results(struct live_inference *r, const struct history *h, const struct tables *t,
-			const struct block *b, size_t n, bytes period)
+			const struct live_block *b, size_t n, bytes period)
 {
 	bytes sum = 0;
 	uint32_t calls = 1;
-	int is_model = is_of_model(t, b->stack);
+	int is_model = stack_is_of_model(t, b->stack);
 
 	for (size_t i = 0; i < n; i++) {
 		calls += i && b[i].clock - b[i - 1].clock > period / 2;
@@ -374,7 +329,7 @@ static void add_results(struct live_inference *r, const struct history *h, const
  * Do lines of the job's own code keep what they compute around a small model, round by round, as
  * the steps of a simulation do for a backward pass through all of them? `list`: sorted by stack.
  */
-static int is_own_loop(const struct block *list, size_t count, const struct history *h,
+static int is_own_loop(const struct live_block *list, size_t count, const struct history *h,
 		       const struct tables *t)
 {
 	unsigned stacks = 0;
@@ -386,7 +341,7 @@ static int is_own_loop(const struct block *list, size_t count, const struct hist
 		for (k = 0; i + k < count && list[i + k].stack == list[i].stack; k++)
 			of_stack = bytes_add(of_stack, list[i + k].size);
 		if (k < MANY_RESULTS || h->stacks[list[i].stack].allocs > MAX_TRIES * k ||
-		    is_of_model(t, list[i].stack))
+		    stack_is_of_model(t, list[i].stack))
 			continue;
 		stacks++;
 		sum = bytes_add(sum, of_stack);
@@ -394,12 +349,40 @@ static int is_own_loop(const struct block *list, size_t count, const struct hist
 	return stacks >= LOOP_STACKS && sum > allocated_of_model(h, t) / 2;
 }
 
+/* Does transformers' code keep a cache from call to call? No training has one of fixed size. */
+static int has_cache(const struct history *h, const struct tables *t)
+{
+	for (size_t i = 1; i < h->stack_count; i++) {
+		enum block_hint hint = stack_hint(info_of(t, i)->flags);
+		const struct series *s = &h->stacks[i].longest;
+
+		if ((hint == HINT_STATIC_CACHE && h->stacks[i].allocs) ||
+		    (hint == HINT_KV_CACHE && s->replaced && series_replaces(s) &&
+		     s->last > s->first && series_calls(s) >= MIN_RISES))
+			return 1;
+	}
+	return 0;
+}
+
+/* Does the job, as a whole, call its model again and again, and keep no graph? The moment may be of
+ * the first call, and say nothing. */
+static int only_calls(const struct lifetimes *l, const struct history *whole,
+		      const struct spans *spans, const struct tables *t)
+{
+	struct kept_stacks n = count_kept(whole, t);
+
+	return has_cache(whole, t) ||
+	       (period_of(whole, t) && n.stacks >= MIN_STACKS && 5 * n.kept <= 2 * n.stacks &&
+		frees_all(l, whole, t, count_model_spans(spans)));
+}
+
 struct live_inference inference_live(const struct lifetimes *l, const struct history *h,
-				     const struct spans *spans, const struct tables *t)
+				     const struct history *whole, const struct spans *spans,
+				     const struct tables *t)
 {
 	struct live_inference r = { 0 };
 	struct kept_stacks n;
-	struct block *list;
+	struct live_block *list;
 	int is_evaluation;
 	unsigned dropped;
 	bytes period;
@@ -420,10 +403,12 @@ struct live_inference inference_live(const struct lifetimes *l, const struct his
 		for (k = 1; i + k < count && list[i + k].stack == list[i].stack; k++)
 			;
 		if (list[i].is_cache)
-			add_cache(&r, h, &list[i], k, period);
+			live_cache_add(
+				&r, h, &list[i], k, period,
+				cache_is_of_one_call(whole ? whole : h, t, list[i].stack, k));
 		else if (period && !r.keeps_graph)
 			add_results(&r, h, t, &list[i], k, period);
-		if (!list[i].is_cache && is_of_model(t, list[i].stack)) {
+		if (!list[i].is_cache && stack_is_of_model(t, list[i].stack)) {
 			r.layers = k > r.layers ? (uint32_t)k : r.layers;
 			for (size_t j = 0; j < k; j++)
 				r.activations = bytes_add(r.activations, list[i + j].size);
@@ -432,8 +417,11 @@ struct live_inference inference_live(const struct lifetimes *l, const struct his
 	r.is_inference =
 		r.cache_token || is_evaluation || dropped >= DROPPED ||
 		(period && !r.keeps_graph && frees_all(l, h, t, count_model_spans(spans)) &&
-		 !is_own_loop(list, count, h, t));
+		 !is_own_loop(list, count, h, t)) ||
+		(whole && !r.keeps_graph && !is_own_loop(list, count, h, t) &&
+		 only_calls(l, whole, spans, t));
 	free(list);
+	r.is_small_call = is_small_call(h, t);
 	r.calls = calls_of(h, t);
 	if (!r.calls)
 		r.calls = count_model_spans(spans);

@@ -18,6 +18,8 @@ struct live_inference {
 	int keeps_graph;         /* the layers' blocks outlive the layers */
 	uint32_t graphs_dropped; /* times that the job's own code freed such blocks */
 	uint32_t layers;         /* blocks of one stack that a call keeps, if it keeps a graph */
+	int is_small_call; /* most blocks of the present call are far smaller than those of another
+			    */
 	bytes activations; /* blocks of the model and of its callers, other than those below */
 	/* Results: blocks of one stack from at least four calls. */
 	bytes results;
@@ -25,6 +27,7 @@ struct live_inference {
 	/* The cache of keys and values: the live bytes of the newest request, its growth with each
 	 * call of the model, and what requests before it have left. */
 	bytes cache, cache_token, cache_kept;
+	bytes cache_copied; /* of the newest request, what is freed once it is copied */
 	uint32_t caches_kept;
 };
 
@@ -33,8 +36,11 @@ struct live_inference {
 void inference_find_categories(struct lifetimes *l, const struct history *h,
 			       const struct spans *spans, const struct tables *t);
 
-/* `l` is classified. `h`: NULL if the trace has a backward pass. */
+/* `l` is classified. `h`: up to the moment; NULL if the trace has a backward pass. `whole`: also of
+ * what comes after it; NULL if the job ran out of memory, so that nothing shows what was meant to
+ * come. */
 struct live_inference inference_live(const struct lifetimes *l, const struct history *h,
-				     const struct spans *spans, const struct tables *t);
+				     const struct history *whole, const struct spans *spans,
+				     const struct tables *t);
 
 #endif

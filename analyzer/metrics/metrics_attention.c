@@ -60,7 +60,25 @@ static int in_same_call(const struct tables *t, uint32_t a, uint32_t scores, uin
 	return one->file == other->file && one->function == other->function;
 }
 
-/* The largest block of a linear layer in the call. */
+/* The innermost frame that is not PyTorch's; NULL: there is none. */
+static const struct mt_frame *caller_of(const struct tables *t, uint32_t stack)
+{
+	const struct stack *s = tables_stack(t, stack);
+	uint32_t frames = frames_of_caller(t, s, s->frame_count);
+
+	return frames ? tables_frame(t, s->frames[s->frame_count - frames]) : NULL;
+}
+
+/* Is it of an adapter around a linear layer? */
+static int is_of_adapter(const struct tables *t, uint32_t stack)
+{
+	const struct mt_frame *f = caller_of(t, stack);
+
+	return f && str_matches(tables_string(t, f->file), "*/peft/tuners/*");
+}
+
+/* The largest block of a linear layer in the call. Of one with an adapter, the narrow matrices are
+ * linear layers too; casts and sums have its width. */
 static bytes largest_linear(const struct metrics_pass *p, const struct failure *f,
 			    const struct snapshot *live, uint32_t scores, uint32_t frames)
 {
@@ -69,7 +87,8 @@ static bytes largest_linear(const struct metrics_pass *p, const struct failure *
 	for (size_t i = 0; i < site_count(f, live); i++) {
 		struct site site = site_at(f, live, i);
 
-		if (tags_at(p, site.stack) & TAGGED(LINEAR) &&
+		if ((tags_at(p, site.stack) & TAGGED(LINEAR) ||
+		     is_of_adapter(p->tables, site.stack)) &&
 		    in_same_call(p->tables, site.stack, scores, frames))
 			linear = larger_of(linear, site.size);
 	}
@@ -98,10 +117,29 @@ static uint32_t find_call(const struct metrics_pass *p, const struct failure *f,
 	return 0;
 }
 
-/* Does a block count as scores: of softmax, or of a function whose name speaks of attention? */
-static int may_be_score(stack_tags tags, stack_tags kind)
+/* Is it what PyTorch's attention makes, or a mask for it? That has no scores. */
+static int is_of_sdpa(const struct tables *t, uint32_t stack)
 {
-	return tags & kind && !(tags & TAGGED(LINEAR));
+	const struct mt_frame *f = caller_of(t, stack);
+
+	return f && str_matches(tables_string(t, f->function), "sdpa_attention_forward");
+}
+
+/* Is it of a norm, which may compute in a wider type? */
+static int is_of_norm(const struct tables *t, uint32_t stack)
+{
+	const struct mt_frame *f = caller_of(t, stack);
+
+	return f && str_matches(tables_string(t, f->function), "*Norm*.forward");
+}
+
+/* Does a block count as scores: of softmax, or of a function whose name speaks of attention? */
+static int may_be_score(const struct metrics_pass *p, uint32_t stack, stack_tags kind)
+{
+	stack_tags tags = tags_at(p, stack);
+
+	return tags & kind && !(tags & TAGGED(LINEAR)) && !is_of_norm(p->tables, stack) &&
+	       !is_of_adapter(p->tables, stack);
 }
 
 /* Are two or more blocks of this size and kind live in the call, each more than twice as large as
@@ -117,7 +155,7 @@ static uint32_t is_attention(const struct metrics_pass *p, const struct failure 
 	for (size_t i = 0; frames && i < site_count(f, live); i++) {
 		struct site site = site_at(f, live, i);
 
-		if (may_be_score(tags_at(p, site.stack), kind) &&
+		if (may_be_score(p, site.stack, kind) &&
 		    is_same_half_or_twice(site.size, scores->size) &&
 		    in_same_call(p->tables, site.stack, scores->stack, frames))
 			blocks += site.blocks;
@@ -140,33 +178,27 @@ static void tag_call(struct metrics_pass *p, const struct failure *f, const stru
 	}
 }
 
-/* Is it what PyTorch's attention makes, or a mask for it? That has no scores. */
-static int is_of_sdpa(const struct tables *t, uint32_t stack)
-{
-	const struct stack *s = tables_stack(t, stack);
-	uint32_t frames = frames_of_caller(t, s, s->frame_count);
-	const struct mt_frame *f =
-		frames ? tables_frame(t, s->frames[s->frame_count - frames]) : NULL;
-
-	return f && str_matches(tables_string(t, f->function), "sdpa_attention_forward");
-}
-
 void metrics_tag_attention(struct metrics_pass *p, const struct failure *f,
 			   const struct snapshot *live)
 {
 	size_t visited = 0;
 
-	for (uint32_t i = 1; i < p->tables->stack_count; i++)
-		if (p->tags[i] & TAGGED(ATTENTION) && is_of_sdpa(p->tables, i))
+	for (uint32_t i = 1; i < p->tables->stack_count; i++) {
+		if (!(p->tags[i] & TAGGED(ATTENTION)))
+			continue;
+		if (is_of_adapter(p->tables, i))
+			p->tags[i] |= TAGGED(LINEAR);
+		else if (is_of_sdpa(p->tables, i) || is_of_norm(p->tables, i))
 			p->tags[i] &= ~(TAGGED(ATTENTION) | TAGGED(ATTENDS));
+	}
 	for (size_t i = 0; i < site_count(f, live) && visited < MAX_SCORES; i++) {
 		struct site site = site_at(f, live, i);
 		stack_tags tags = tags_at(p, site.stack);
 		uint32_t frames;
 
-		if (!(tags & (TAGGED(PROBABILITIES) | TAGGED(ATTENDS))) ||
+		if (!may_be_score(p, site.stack, TAGGED(PROBABILITIES) | TAGGED(ATTENDS)) ||
 		    !(tags & TAGGED(MODEL)) ||
-		    tags & (TAGGED(LINEAR) | TAGGED(LOSS) | TAGGED(ATTENTION) | TAGGED(KV_CACHE)))
+		    tags & (TAGGED(LOSS) | TAGGED(ATTENTION) | TAGGED(KV_CACHE)))
 			continue;
 		visited++;
 		frames = is_attention(p, f, live, &site);

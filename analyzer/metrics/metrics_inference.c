@@ -29,8 +29,9 @@ static void find_head(const struct metrics_pass *p, struct device_pass *d,
 }
 
 /* The stage of generation, by the frames of transformers' generate(), else by the cache: in a
- * prefill, it has one round of blocks for each layer. */
-static void find_stage(const struct metrics_pass *p, const struct device_pass *d)
+ * prefill, it has one round of blocks for each layer. One of fixed size tells no calls apart, but
+ * those of a prompt have larger blocks. */
+static void find_stage(const struct metrics_pass *p, const struct device_pass *d, int is_small)
 {
 	struct metrics *m = d->m;
 	uint32_t stack = d->failure ? d->failure->stack : d->moment.stack;
@@ -39,8 +40,10 @@ static void find_stage(const struct metrics_pass *p, const struct device_pass *d
 	if (tags & (TAGGED(PREFILL) | TAGGED(DECODE)))
 		m->in_prefill = (tags & TAGGED(PREFILL)) != 0;
 	else
-		m->in_prefill = m->kv_cache && !m->kv_token && m->tags & TAGGED(TRANSFORMERS);
-	m->in_decode = !m->in_prefill && (tags & TAGGED(DECODE) || m->kv_token);
+		m->in_prefill =
+			m->kv_cache && !m->kv_token && !is_small && m->tags & TAGGED(TRANSFORMERS);
+	m->in_decode = !m->in_prefill &&
+		       (tags & TAGGED(DECODE) || m->kv_token || (m->kv_cache && is_small));
 }
 
 /* Does a failed request belong to the cache? */
@@ -56,6 +59,20 @@ static bytes room_for(const struct metrics *m, bytes each)
 	return each && m->device_total > m->outside + m->allocated
 		       ? (m->device_total - m->outside - m->allocated) / each
 		       : 0;
+}
+
+/* The growth of the cache: in the calls until the moment, and in the whole run. Caches that earlier
+ * requests left make the sum grow too, not the cache of each request. */
+static void find_growth(const struct device_pass *d, const struct live_inference *r)
+{
+	const struct cache_growth *whole = &d->device->cache;
+	bytes token = r->cache_kept ? r->cache_token : whole->token;
+	struct metrics *m = d->m;
+
+	m->kv_token = r->cache_token && token ? token : r->cache_token;
+	m->kv_growth = token ? token : r->cache_token;
+	m->kv_copied = r->cache_copied;
+	m->kv_tokens_left = d->failure ? 0 : larger_of(whole->left, 0);
 }
 
 void metrics_find_inference(const struct metrics_pass *p, struct device_pass *d,
@@ -77,20 +94,21 @@ void metrics_find_inference(const struct metrics_pass *p, struct device_pass *d,
 	m->inference = r->is_inference && !(m->twin && m->graphs_dropped);
 	if (!m->inference)
 		return;
-	m->kv_token = r->cache_token;
+	find_growth(d, r);
 	m->kv_request = r->cache;
 	m->kv_kept = r->cache_kept;
 	m->kv_caches_kept = r->caches_kept;
 	m->inference_calls = r->calls;
-	if (f && is_of_cache(p, f->stack))
+	if (f && is_of_cache(p, f->stack)) {
 		add(&m->kv_cache, f->requested);
-	m->kv_tokens_left = f ? 0 : room_for(m, m->kv_token);
+		add(&m->kv_request, f->requested);
+	}
 	m->kv_requests_left = f ? 0 : room_for(m, m->kv_request);
 	m->results = r->results;
 	m->results_blocks = r->results_blocks;
 	m->repeat_stack = r->results ? r->results_stack : m->repeat_stack;
 	find_head(p, d, live);
-	find_stage(p, d);
+	find_stage(p, d, r->is_small_call);
 }
 
 void metrics_find_predictions(const struct device_pass *d)

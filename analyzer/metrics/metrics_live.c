@@ -60,6 +60,7 @@ static void copy_duplicates(struct metrics *m, const struct duplicates *p)
 	m->replicas = p->replicas;
 	m->late_model = p->late;
 	m->float64_layers = p->float64_layers;
+	m->float32_layers = p->float32_layers;
 	m->twin = p->twin;
 	m->twin_copied = p->has_deep_copy;
 	m->data = p->data.bytes;

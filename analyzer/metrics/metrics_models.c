@@ -1,12 +1,22 @@
 #include "metrics/metrics_models.h"
 
 #include "metrics/metrics_head.h"
+#include "source/computed.h"
+#include "source/generated.h"
+#include "source/last_token.h"
+#include "source/optimizer_states.h"
+#include "source/settings.h"
+#include "source/summed.h"
+#include "source/unoptimized.h"
+#include "source/unrolled.h"
 #include "util/glob.h"
 
 #define MOST_MODELS 16
-#define MIN_LAYERS 3   /* that have run: dropout comes behind the first lines of a layer */
-#define MIN_GRAPH 8    /* blocks of a graph: fewer may be of a layer that runs */
-#define MODEL_BLOCKS 4 /* parameters of a model, at least: fewer may be a head's */
+#define MIN_LAYERS 3      /* that have run: dropout comes behind the first lines of a layer */
+#define MIN_GRAPH 8       /* blocks of a graph: fewer may be of a layer that runs */
+#define MIN_CALLS_GRAPH 5 /* the same where the source tells the calls: three are of a layer */
+#define FEW_BYTES 200     /* a part of all */
+#define MODEL_BLOCKS 4    /* parameters of a model, at least: fewer may be a head's */
 
 /* The parameters that one line has moved to the device. */
 struct moved_model {
@@ -136,6 +146,97 @@ static bytes graph_of(const struct metrics_pass *p, const struct snapshot *live,
 	return blocks >= MIN_GRAPH ? sum : 0;
 }
 
+typedef int stack_test(struct job_source *s, uint32_t stack);
+
+/* How many calls the blocks of lines come from. A line that no layer repeats has one for each. */
+struct call_count {
+	uint64_t fewest; /* blocks of a line, but for those of which one line has a single one */
+	size_t singles;  /* lines with a single block */
+};
+
+static void count_calls(struct call_count *c, uint64_t blocks)
+{
+	if (blocks == 1)
+		c->singles++;
+	else if (blocks < c->fewest)
+		c->fewest = blocks;
+}
+
+/* Of a loop, by its stacks: the activations of its calls but for the newest, and their number. A
+ * few small blocks may be of one call alone, and a single block one that the layer at work will
+ * free. */
+static bytes earlier_calls(const struct metrics_pass *p, const struct snapshot *live,
+			   struct job_source *source, stack_test *is_of_loop, int64_t *count)
+{
+	struct call_count calls = { .fewest = UINT64_MAX };
+	bytes sum = 0;
+
+	for (int all = 1; all >= 0; all--)
+		for (size_t i = 0; i < live->count; i++) {
+			const struct block_group *g = &live->groups[i];
+			stack_tags tags = tags_at(p, g->stack);
+
+			if ((g->category != CATEGORY_ACTIVATIONS &&
+			     g->category != CATEGORY_TEMPORARIES) ||
+			    !(tags & TAGGED(MODEL)) || tags & TAGGED(LOSS) ||
+			    !is_of_loop(source, g->stack))
+				continue;
+			if (all)
+				add(&sum, g->bytes);
+			else if (g->bytes >= sum / FEW_BYTES)
+				count_calls(&calls, g->blocks);
+		}
+	if (!sum || calls.fewest == UINT64_MAX || calls.singles > 1)
+		return 0;
+	*count = (int64_t)calls.fewest - 1;
+	return sum / (bytes)calls.fewest * (bytes)(calls.fewest - 1);
+}
+
+/* The activations of a kind of calls. A part that is frozen keeps little of what it makes. */
+static bytes live_of_calls(const struct metrics_pass *p, const struct snapshot *live,
+			   struct job_source *source, stack_test *is_of_kind)
+{
+	uint64_t blocks = 0;
+	bytes sum = 0;
+
+	for (size_t i = 0; i < live->count; i++) {
+		const struct block_group *g = &live->groups[i];
+
+		if ((g->category != CATEGORY_ACTIVATIONS && g->category != CATEGORY_TEMPORARIES) ||
+		    !(tags_at(p, g->stack) & TAGGED(MODEL)) || !is_of_kind(source, g->stack))
+			continue;
+		blocks += g->blocks;
+		add(&sum, g->bytes);
+	}
+	return blocks >= MIN_CALLS_GRAPH ? sum : 0;
+}
+
+/* What the source of a job tells of what models keep. */
+static void find_by_source(const struct metrics_pass *p, struct metrics *m,
+			   const struct snapshot *live)
+{
+	struct job_source source;
+
+	m->source_states = -1;
+	if (!m->died)
+		return;
+	job_source_begin(&source, p->tables, p->trace->header.start_realtime_ns);
+	m->unoptimized = live_of_calls(p, live, &source, job_source_is_unoptimized);
+	m->generator_graph = larger_of(m->generator_graph,
+				       live_of_calls(p, live, &source, job_source_is_generated));
+	m->summed = earlier_calls(p, live, &source, job_source_is_summed, &m->summed_calls);
+	m->unrolled = earlier_calls(p, live, &source, job_source_is_unrolled, &m->unrolled_calls);
+	m->source_recomputes = job_source_recomputes(&source);
+	m->source_float64 = job_source_is_float64(&source);
+	if (m->request_stack != MT_NO_STACK) {
+		m->source_computes = job_source_computes(&source, m->request_stack);
+		m->source_last = job_source_takes_last(&source, m->request_stack);
+	}
+	m->source_states = job_source_states(&source);
+	m->source_infers = job_source_infers(&source);
+	job_source_end(&source);
+}
+
 /* Is the outermost forward() the job's own? */
 static int is_own_root(const struct tables *t, uint32_t stack)
 {
@@ -250,5 +351,6 @@ void metrics_find_models(const struct metrics_pass *p, const struct device_pass 
 	d->m->loss_network = loss_network(p, d, live);
 	d->m->first_model = first_model(p, d, live);
 	d->m->teacher_graph = graph_of(p, live, TAGGED(MODEL) | TAGGED(UNTRAINED));
+	find_by_source(p, d->m, live);
 	d->m->rollout_graph = graph_of(p, live, TAGGED(MODEL) | TAGGED(ROLLOUT));
 }

@@ -282,6 +282,7 @@ static void describe_moment(const struct moment_pass *s)
 		return;
 	m->request_stack = f->stack;
 	m->requested = f->requested;
+	m->no_grad = (tables_stack_flags(s->p->tables, f->stack) & STACK_NO_GRAD) != 0;
 	m->by_library = f->from_runtime;
 	m->device_free = f->free > INT64_MAX || (device->total && (bytes)f->free > device->total)
 				 ? 0
@@ -420,8 +421,6 @@ static void record_cache(const struct moment_pass *s)
 						  (bytes)(l->blocks / g->blocks - 1) *
 						  (bytes)g->blocks);
 	}
-	if (m->kv_token && !m->failed && m->device_total)
-		m->kv_tokens_left = free_bytes(m) / m->kv_token;
 }
 
 static void finish(struct moment_pass *s)

@@ -4,6 +4,7 @@
 
 /* Adam's exp_avg and exp_avg_sq (torch/optim/adam.py, _init_group), each like its parameter. */
 #define STATES 2
+#define KEPT_LEAST 50 /* a graph keeps at least one byte of so many, see trains() */
 /*
  * The tensors of the logits' size that the backward pass of a cross-entropy has at the same time:
  * the output of log_softmax, which was kept; the gradient that nll_loss passes on; and the one
@@ -27,13 +28,34 @@ static int trains(const struct device_pass *d)
 	if (d->backward_seen || m->in_backward || m->in_optimizer)
 		return 1;
 	return d->run_is_open && (m->logits_blocks > 0 || m->tags & TAGGED(TRAINER)) &&
-	       m->run_live - m->logits >= (m->run_born - m->logits) / 50;
+	       m->run_live - m->logits >= (m->run_born - m->logits) / KEPT_LEAST;
 }
 
-/* The parameters that get gradients: with adapters, these alone. */
-static bytes trained(const struct metrics *m)
+/* The parameters that get gradients: with adapters, these alone. Behind a backward pass, gradients
+ * tell; before that, a part may be frozen. */
+static bytes trained(struct metrics *m)
 {
-	return m->tags & TAGGED(ADAPTER) ? m->adapters : m->parameters;
+	m->trained_known = m->tags & TAGGED(ADAPTER) || m->in_optimizer;
+	if (m->tags & TAGGED(ADAPTER))
+		return m->adapters;
+	return m->in_optimizer && m->gradients ? smaller_of(m->parameters, m->gradients)
+					       : m->parameters;
+}
+
+/* The states of each of them: by the optimizer that steps, else by the source of the job. */
+static int64_t states_each(const struct metrics_pass *p, struct metrics *m)
+{
+	stack_tags tags = m->tags | tags_at(p, m->request_stack);
+
+	m->optimizer_known = 1;
+	if (tags & TAGGED(ADAM))
+		return STATES;
+	if (tags & TAGGED(FACTORED))
+		return 0;
+	if (m->source_states >= 0)
+		return m->source_states;
+	m->optimizer_known = 0;
+	return STATES;
 }
 
 /* The first step allocated the states: every later step has them, beside the bytes of the first
@@ -89,13 +111,14 @@ static bytes loss_level(const struct metrics_pass *p, const struct device_pass *
 }
 
 /* It failed in the first optimizer's step: the passes of the next step have the states too. */
-static void predict_in_optimizer(struct device_pass *d)
+static void predict_in_optimizer(const struct metrics_pass *p, struct device_pass *d)
 {
 	struct metrics *m = d->m;
 	bytes made = m->optimizer_states + (m->request_is_state ? m->requested : 0);
 
-	m->states_to_come = larger_of(STATES * trained(m) - made, 0);
-	m->whole_need = larger_of(m->moment_need, d->now.pass_peak + made) + m->states_to_come;
+	m->states_to_come = larger_of(states_each(p, m) * trained(m) - made, 0);
+	m->passes_to_come = larger_of(d->now.pass_peak + made - m->moment_need, 0);
+	m->whole_need = m->moment_need + m->passes_to_come + m->states_to_come;
 }
 
 /* Does the job's own code compute something beside the logits? */
@@ -107,32 +130,70 @@ static int loss_is_own(const struct metrics_pass *p, const struct metrics *m)
 	       tables_stack_is_own_code(p->tables, m->request_stack);
 }
 
+/* States that exist, or master weights with them, are not made again. */
+static bytes states_left(const struct metrics_pass *p, struct metrics *m)
+{
+	bytes each = states_each(p, m), all = trained(m);
+
+	return m->optimizer_states >= all ? 0 : each * all;
+}
+
 static void predict(const struct metrics_pass *p, struct device_pass *d)
 {
 	struct metrics *m = d->m;
 	bytes backward = loss_level(p, d), step = m->parameters + trained(m) + m->optimizer_states;
 
-	/* States that exist, or master weights with them, are not made again. */
-	m->states_to_come = m->optimizer_states >= trained(m) ? 0 : STATES * trained(m);
+	m->states_to_come = states_left(p, m);
 	m->loss_to_come = larger_of(backward - m->moment_need, 0);
-	m->whole_need = larger_of(m->moment_need + m->loss_to_come, step) + m->states_to_come;
+	m->gradients_to_come = larger_of(step - m->moment_need - m->loss_to_come, 0);
+	m->whole_need = m->moment_need + m->loss_to_come + m->gradients_to_come + m->states_to_come;
 	/* The rest of the forward pass, and the temporaries of the backward pass, are unknown; with
 	 * the logits they are small beside what the loss needs. */
 	m->whole_is_least = !backward;
 	m->loss_is_own = backward && loss_is_own(p, m);
 }
 
+/* In the first forward pass, before a loss, a training looks as any other call of a model does that
+ * keeps something. A part of the model may be frozen, and keep little. */
+static int may_train(const struct metrics_pass *p, const struct device_pass *d)
+{
+	const struct metrics *m = d->m;
+	uint32_t stack = m->request_stack < p->tables->stack_count ? m->request_stack : MT_NO_STACK;
+
+	return d->called && d->run_is_open && m->in_forward && !m->in_setup && !m->in_evaluation &&
+	       !m->inference && !m->source_infers && !m->run_evaluates && !m->kv_cache &&
+	       !(tables_stack_flags(p->tables, stack) & (STACK_NO_GRAD | STACK_EVALUATION)) &&
+	       m->run_live - m->logits >= (m->run_born - m->logits) / KEPT_LEAST;
+}
+
+/* What is there is needed; states of adapters, whose size is known, come in any case. */
+static void find_least(const struct metrics_pass *p, struct device_pass *d)
+{
+	struct metrics *m = d->m;
+
+	m->pass_unfinished = m->whole_is_least = 1;
+	m->gradients_to_come = trained(m);
+	m->states_to_come = states_left(p, m);
+	m->least_need = m->moment_need;
+	if (m->trained_known && m->optimizer_known)
+		m->least_need += m->states_to_come;
+}
+
 void metrics_find_need(const struct metrics_pass *p, struct device_pass *d)
 {
 	struct metrics *m = d->m;
 
-	if (!m->failed || !trains(d))
+	if (!m->failed || (!trains(d) && !may_train(p, d)))
 		return;
 	m->moment_need = m->allocated + (m->by_library ? 0 : m->requested);
+	if (!trains(d)) {
+		find_least(p, d);
+		return;
+	}
 	if (d->count)
 		from_earlier_steps(d);
 	else if (m->in_optimizer)
-		predict_in_optimizer(d);
+		predict_in_optimizer(p, d);
 	else
 		predict(p, d);
 	if (m->whole_need <= m->moment_need) {

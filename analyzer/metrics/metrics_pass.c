@@ -258,9 +258,11 @@ static void record_other(struct metrics_pass *p, struct device_pass *d, const st
 		d->now.calls++;
 		if (alloc == r->kind) {
 			d->now.retries += d->retry_pending;
+			d->now.emptied = bytes_add(d->now.emptied, d->given_back);
 			d->retry_pending = 0;
+			d->given_back = 0;
 		} else if (tags & TAGGED(EMPTY) && !(tags & TAGGED(GRAPH))) {
-			d->now.emptied = bytes_add(d->now.emptied, -r->bytes);
+			add(&d->given_back, -r->bytes);
 		}
 	}
 	d->m->graph_captured |= (tags & TAGGED(GRAPH)) != 0;
@@ -293,6 +295,9 @@ static void grant_request(struct metrics_pass *p, struct device_pass *d)
 
 static void at_moment(struct metrics_pass *p, struct device_pass *d, unsigned device)
 {
+	/* The failed request may be the first of its step, in which no event lies before it. */
+	if (d->failure && d->moment.step > d->step + 1)
+		enter_time(p, d, d->moment.time_ns, 1);
 	d->is_past = 1;
 	for (size_t i = 0; i < d->count; i++)
 		d->peak_before = larger_of(d->peak_before, d->list[i].peak);
@@ -336,15 +341,15 @@ static void record_event(struct metrics_pass *p, const struct mt_record *r)
 		return;
 	if (layer == MT_LAYER_HOST)
 		metrics_record_host(p, r);
-	if (r->device >= MT_MAX_DEVICES)
+	if (r->device >= MT_MAX_DEVICES || !p->devices[r->device].device)
 		return;
 	d = &p->devices[r->device];
-	if (!d->device)
-		return;
 	if (r->kind != MT_TENSOR_ALLOC && r->kind != MT_TENSOR_FREE) {
 		record_other(p, d, r);
 	} else if (!d->device->counted_from_runtime) {
 		enter_time(p, d, r->time_ns, r->kind == MT_TENSOR_ALLOC);
+		if (!d->backward_seen && !d->is_past)
+			metrics_note_converted(&d->converted, r->bytes);
 		if (r->bytes < METRICS_MIN_BLOCK && r->bytes > -METRICS_MIN_BLOCK)
 			record_small(d, r);
 		else if (r->kind == MT_TENSOR_ALLOC)

@@ -50,7 +50,7 @@ struct step_levels {
 	bytes optimizer_peak;    /* most allocated in it */
 	bytes reserved, outside; /* at its end */
 	uint32_t retries, calls; /* of the allocator: retries; segments allocated or freed */
-	bytes emptied;           /* segments that empty_cache() freed */
+	bytes emptied;           /* segments that empty_cache() had freed before one was bought */
 	bytes pinned;            /* host memory of the process, at its end */
 };
 
@@ -109,6 +109,13 @@ static inline void callers_add(struct callers *c, uint32_t caller)
 		c->list[c->count++] = caller;
 }
 
+/* Blocks that were made one after another, each in the place of one that was freed right then. */
+struct conversions {
+	bytes latest;        /* the latest block, if none was freed since; else 0 */
+	uint32_t all, twice; /* of the present row: blocks, and those of twice the size */
+	bytes now, most;     /* bytes of the latter: of the present row, and of the largest one */
+};
+
 struct device_pass {
 	const struct device *device;
 	struct metrics *m;
@@ -146,6 +153,7 @@ struct device_pass {
 	int rising;  /* `allocated` has risen since the peaks were updated */
 	bytes run_born, autograd_live;
 	int retry_pending; /* a request failed, and the allocator has not answered yet */
+	bytes given_back;  /* segments that empty_cache() freed, since the last one was bought */
 
 	struct step_levels *list, now; /* finished steps; the current step */
 	size_t count, room;
@@ -154,6 +162,7 @@ struct device_pass {
 	 * the latest block is of such a call. */
 	uint32_t norms_trained, norms_evaluated;
 	int after_norm;
+	struct conversions converted;
 	bytes latest; /* the latest block, if none was freed since; else 0 */
 	uint32_t latest_stack;
 	uint32_t normed_stack;                      /* of the block before the latest batch norm */

@@ -2,9 +2,10 @@
 
 #include "metrics/metrics_sizes.h"
 
-#define OTHER_KIND 8   /* times as large: no concatenation makes that of a tensor of this kind */
-#define MIN_GATHERED 4 /* tensors, and calls of the model: fewer may be of one batch */
-#define RISES 2        /* fewer rising sizes in a row may be chance */
+#define OTHER_KIND 8    /* times as large: no concatenation makes that of a tensor of this kind */
+#define MIN_GATHERED 4  /* tensors, and calls of the model: fewer may be of one batch */
+#define MIN_CONVERTED 8 /* blocks of a model, at least; data is fewer */
+#define RISES 2         /* fewer rising sizes in a row may be chance */
 /* PyTorch's allocator leaves the rest of a block with it if that has up to 1 MiB (kSmallSize of
  * c10/cuda/CUDACachingAllocator.cpp). */
 #define REST (INT64_C(1) << 20)
@@ -79,6 +80,27 @@ void metrics_note_freed(struct device_pass *d, const struct mt_record *was)
 	d->latest = 0;
 }
 
+/* A model of few parameters is as many blocks as another. The smallest blocks have one size in all
+ * types. */
+void metrics_note_converted(struct conversions *c, bytes change)
+{
+	bytes new = c->latest;
+
+	c->latest = change > 0 ? change : 0;
+	if (change > 0 && !new)
+		return;
+	if (change < 0 && new > 0 && (is_twice(new, -change) || new == -change)) {
+		c->all++;
+		c->twice += new > -change;
+		add(&c->now, new > -change ? new : 0);
+		if (c->all >= MIN_CONVERTED && c->twice >= MIN_CONVERTED / 2)
+			c->most = larger_of(c->most, c->now);
+		return;
+	}
+	c->all = c->twice = 0;
+	c->now = 0;
+}
+
 /* A copy that the job's own code converted may have any category, since no frame shows its
  * purpose. Parameters have several sizes; a data set has one, and a tensor that doubles is of one
  * line. */
@@ -103,6 +125,7 @@ void metrics_find_widened(const struct metrics_pass *p, const struct device_pass
 			add(p->tags[g->stack] & TAGGED(WIDENED) ? &for_quantised : &d->m->widened,
 			    smaller_of(g->bytes, widened(g, &d->stacks[g->stack])));
 	}
+	d->m->converted = d->converted.most;
 	if (for_quantised >= d->m->parameters / 10 * 8)
 		add(&d->m->widened, for_quantised);
 }

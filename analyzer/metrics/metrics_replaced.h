@@ -12,6 +12,9 @@ void metrics_find_growing(const struct metrics_pass *p, const struct device_pass
 			  const struct snapshot *live);
 /* In an evaluation, a tensor that grows is the results so far, and so is what a library gathers. */
 void metrics_find_grown_results(const struct metrics_pass *p, const struct device_pass *d);
+/* Notes a row of blocks of any size, each of which replaced one of half its size; `change`: bytes
+ * of a new block, or the negative ones of a freed block. */
+void metrics_note_converted(struct conversions *c, bytes change);
 /* Parameters that replaced blocks of half their size. */
 void metrics_find_widened(const struct metrics_pass *p, const struct device_pass *d,
 			  const struct snapshot *live);

@@ -203,6 +203,9 @@ void metrics_from_steps(struct device_pass *d)
 	m->context = d->device->context;
 	m->other_process = m->context > 2 * GIB ? m->context - GIB : 0;
 	m->nccl = d->device->owners_at_device_peak[OWNER_NCCL];
+	m->optimizer_peak = d->now.optimizer_peak;
+	for (size_t i = 0; i < d->count; i++)
+		m->optimizer_peak = larger_of(m->optimizer_peak, d->list[i].optimizer_peak);
 	record_calls(d);
 	record_counterfactuals(d);
 	if (d->count > WARM_UP + 1) {

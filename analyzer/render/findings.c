@@ -128,47 +128,6 @@ static void put_measured(struct page *p, const struct measured_need *need)
 	buf_release(&b);
 }
 
-void findings_need(struct page *p, const struct report *report, const struct rank *r)
-{
-	const struct metrics *m = r->metrics;
-	struct buf b = { 0 };
-
-	if (report->need) {
-		put_measured(p, report->need);
-		return;
-	}
-
-	if (!rank_has_need(r))
-		return;
-	buf_puts(&b, m->whole_is_least ? "at least " : "about ");
-	page_size(p, &b, m->whole_need);
-	buf_puts(&b, " in tensors for a whole step");
-	if (m->whole_measured) {
-		buf_puts(&b, ", by the steps before: this one had reached ");
-		page_size(p, &b, m->moment_need);
-	} else {
-		buf_puts(&b, ", which this job did not reach: ");
-		page_size(p, &b, m->moment_need);
-		buf_puts(&b, " at this moment");
-	}
-	if (m->loss_to_come) {
-		buf_puts(&b, ", ");
-		page_size(p, &b, m->loss_to_come);
-		buf_puts(&b, " more for the loss and its backward pass");
-	}
-	if (m->states_to_come) {
-		buf_puts(&b, ", ");
-		page_size(p, &b, m->states_to_come);
-		buf_puts(&b, " of optimizer states (Adam's; SGD has none)");
-	}
-	if (m->whole_is_least && !m->whole_measured)
-		buf_puts(&b, "; what else the rest of the step needs is unknown");
-	if (!m->whole_measured)
-		buf_puts(&b, ". report --whole-need measures it");
-	page_field(p, "need", b.text, 0);
-	buf_release(&b);
-}
-
 static void add_bytes(struct page *p, struct buf *b, const char *before, bytes size,
 		      const char *after)
 {
@@ -177,14 +136,104 @@ static void add_bytes(struct page *p, struct buf *b, const char *before, bytes s
 	buf_puts(b, after);
 }
 
+/* The states of an optimizer that the trace does not show. */
+static void add_states(struct page *p, struct buf *b, const char *before, const struct metrics *m)
+{
+	if (!m->states_to_come)
+		return;
+	add_bytes(p, b, before, m->states_to_come, " of optimizer states");
+	if (m->optimizer_known && m->trained_known)
+		return;
+	buf_puts(b, m->optimizer_known ? " (" : " (Adam's");
+	if (!m->trained_known)
+		buf_addf(b, "%sif all parameters are trained", m->optimizer_known ? "" : ", ");
+	if (!m->optimizer_known)
+		add_bytes(p, b, "; without states, as of plain SGD, the step needs ",
+			  m->whole_need - m->states_to_come, "");
+	buf_puts(b, ")");
+}
+
+/* A failure in the first forward pass shows what is there, and no more. */
+static void put_least(struct page *p, const struct metrics *m)
+{
+	struct buf b = { 0 };
+
+	add_bytes(p, &b, "at least ", m->least_need, " in tensors for a whole step, ");
+	add_bytes(p, &b, "whose first forward pass was not over: ", m->moment_need,
+		  " at this moment");
+	if (m->least_need > m->moment_need)
+		add_bytes(p, &b, ", ", m->states_to_come, " of optimizer states");
+	buf_puts(&b, ". Not in it: what the rest of the pass keeps");
+	if (m->gradients_to_come)
+		add_bytes(p, &b, ", up to ", m->gradients_to_come, " of gradients");
+	if (m->states_to_come && m->least_need == m->moment_need) {
+		add_bytes(p, &b, ", up to ", m->states_to_come, " of optimizer states");
+		buf_puts(&b, m->optimizer_known ? "" : " (Adam's; plain SGD has none)");
+	}
+	buf_puts(&b, ". report --whole-need measures it");
+	page_field(p, "need", b.text, 0);
+	buf_release(&b);
+}
+
+static void put_predicted(struct page *p, const struct metrics *m)
+{
+	struct buf b = { 0 };
+
+	add_bytes(p, &b, m->whole_is_least ? "at least " : "about ", m->whole_need,
+		  " in tensors for a whole step, which this job did not reach: ");
+	add_bytes(p, &b, "", m->moment_need, " at this moment");
+	if (m->loss_to_come)
+		add_bytes(p, &b, ", ", m->loss_to_come, " more for the loss and its backward pass");
+	if (m->gradients_to_come)
+		add_bytes(p, &b, ", ", m->gradients_to_come, " more when all gradients are there");
+	if (m->passes_to_come)
+		add_bytes(p, &b, ", ", m->passes_to_come,
+			  " more in the passes of the next step, with the states beside them");
+	add_states(p, &b, ", ", m);
+	if (m->whole_is_least)
+		buf_puts(&b, "; what else the rest of the step needs is unknown");
+	buf_puts(&b, ". report --whole-need measures it");
+	page_field(p, "need", b.text, 0);
+	buf_release(&b);
+}
+
+static void put_by_steps(struct page *p, const struct metrics *m)
+{
+	struct buf b = { 0 };
+
+	add_bytes(p, &b, m->whole_is_least ? "at least " : "about ", m->whole_need,
+		  " in tensors for a whole step, by the steps before: this one had reached ");
+	page_size(p, &b, m->moment_need);
+	page_field(p, "need", b.text, 0);
+	buf_release(&b);
+}
+
+void findings_need(struct page *p, const struct report *report, const struct rank *r)
+{
+	const struct metrics *m = r->metrics;
+
+	if (report->need)
+		put_measured(p, report->need);
+	else if (!rank_has_need(r))
+		return;
+	else if (m->whole_measured)
+		put_by_steps(p, m);
+	else if (m->pass_unfinished)
+		put_least(p, m);
+	else
+		put_predicted(p, m);
+}
+
 static void add_cache(struct page *p, struct buf *b, const struct metrics *m)
 {
 	add_bytes(p, b, ", KV cache ", m->kv_cache, "");
-	if (m->kv_token)
-		add_bytes(p, b, " (", m->kv_token, " for each further token of the batch");
-	if (m->kv_tokens_left)
+	if (m->kv_copied)
+		add_bytes(p, b, ", of it ", m->kv_copied, " just copied, to be freed");
+	if (m->kv_growth)
+		add_bytes(p, b, " (", m->kv_growth, " for each further token of the batch");
+	if (m->kv_growth && m->kv_tokens_left)
 		buf_addf(b, ", %lld more fit", (long long)m->kv_tokens_left);
-	buf_puts(b, m->kv_token ? ")" : "");
+	buf_puts(b, m->kv_growth ? ")" : "");
 	if (m->kv_kept)
 		add_bytes(p, b, ", of which ", m->kv_kept, " are of earlier requests");
 }
@@ -198,7 +247,7 @@ void findings_inference(struct page *p, const struct rank *r)
 		return;
 	buf_addf(&b, "no backward pass, no optimizer; at the %s: ", m->failed ? "failure" : "peak");
 	add_bytes(p, &b, "weights ", m->parameters, "");
-	if (m->kv_cache)
+	if (m->kv_cache || m->kv_growth)
 		add_cache(p, &b, m);
 	add_bytes(p, &b, ", the current call ", m->pass_live, "");
 	page_field(p, "inference", b.text, 0);

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#define OOMS_SHOWN 3
+#define EARLIER_SHOWN 3 /* places of earlier failures */
 #define OTHERS_SHOWN 20
 
 void words_add_rank(struct buf *b, const struct rank *r)
@@ -180,7 +180,7 @@ void oom_text_line(const struct rank *r, struct buf *b)
 	add_failed(b, r, o, ", ");
 }
 
-/* `report`: given for the failure that was diagnosed, else NULL. */
+/* The last failure. `report`: NULL if it was not diagnosed. */
 static void put_oom(struct page *p, const struct rank *r, const struct oom *o,
 		    const struct report *report)
 {
@@ -214,15 +214,72 @@ static void put_oom(struct page *p, const struct rank *r, const struct oom *o,
 	buf_release(&top);
 }
 
+static int is_of_place(const struct oom *a, const struct oom *b)
+{
+	return a->in_convolution == b->in_convolution &&
+	       (a->place && b->place ? !strcmp(a->place, b->place) : a->place == b->place);
+}
+
+/* Was the place of the failure listed before, with a later one? */
+static int is_listed_before(const struct rank *r, size_t i, size_t end)
+{
+	for (size_t k = i + 1; k < end; k++)
+		if (is_of_place(&r->ooms[i], &r->ooms[k]))
+			return 1;
+	return 0;
+}
+
+/* The failures before the last one at the place of the failure `i`, of which the job went on. */
+static void put_earlier(struct page *p, const struct rank *r, size_t i, const char *label)
+{
+	const struct oom *last = &r->ooms[i], *first = last;
+	struct buf b = { 0 };
+	size_t count = 0;
+	bytes most = 0;
+
+	for (size_t k = i + 1; k-- > 0;)
+		if (is_of_place(&r->ooms[k], last)) {
+			first = &r->ooms[k];
+			count++;
+			most = first->requested > most ? first->requested : most;
+		}
+	buf_addf(&b, "%zu %s failed before that one, and the job went on: ", count,
+		 count > 1 ? "requests" : "request");
+	words_add_moment(&b, r, &first->when);
+	if (first->when.step != last->when.step || strcmp(first->when.phase, last->when.phase)) {
+		buf_puts(&b, ", to ");
+		words_add_moment(&b, r, &last->when);
+	}
+	buf_puts(&b, count > 1 ? ", of up to " : ", of ");
+	page_size(p, &b, most);
+	if (last->place)
+		buf_addf(&b, ", %s", last->place);
+	if (last->in_convolution)
+		buf_puts(
+			&b,
+			" (in a convolution cuDNN tries algorithms with large workspaces, and PyTorch takes one for which there is room)");
+	page_field(p, label, b.text, 0);
+	buf_release(&b);
+}
+
 void oom_text(struct page *p, const struct rank *r, const struct report *report)
 {
-	size_t shown = r->oom_count < OOMS_SHOWN ? r->oom_count : OOMS_SHOWN;
+	size_t earlier = r->oom_count ? r->oom_count - 1 : 0, shown = 0;
 
-	for (size_t i = 0; i < shown; i++)
-		put_oom(p, r, &r->ooms[r->oom_count - 1 - i],
-			!i && report->diagnosis ? report : NULL);
-	if (r->ooms_seen > shown)
-		buf_addf(p->out, "and %llu earlier\n", (unsigned long long)(r->ooms_seen - shown));
+	if (r->oom_count)
+		put_oom(p, r, &r->ooms[earlier], report->diagnosis ? report : NULL);
+	for (size_t i = earlier; i-- > 0;) {
+		if (is_listed_before(r, i, earlier))
+			continue;
+		if (shown++ < EARLIER_SHOWN)
+			put_earlier(p, r, i, shown > 1 ? "" : "earlier");
+	}
+	if (shown > EARLIER_SHOWN)
+		buf_addf(p->out, "%*sand at %zu more places\n", PAGE_INDENT, "",
+			 shown - EARLIER_SHOWN);
+	if (r->ooms_seen > r->oom_count)
+		buf_addf(p->out, "%*sand %llu more between these and the last one\n", PAGE_INDENT,
+			 "", (unsigned long long)(r->ooms_seen - r->oom_count));
 	if (r->ooms_seen)
 		buf_puts(p->out, "\n");
 }

@@ -5,6 +5,7 @@
 #include "attribution/backward.h"
 #include "attribution/lifetime.h"
 #include "attribution/spans.h"
+#include "inference/cache_calls.h"
 #include "replay/communicators.h"
 #include "replay/owner_usage.h"
 #include "replay/snapshot.h"
@@ -76,6 +77,7 @@ struct device {
 	bytes managed, managed_peak;   /* virtual until touched: in no total */
 	struct backward backward;      /* names of the backward pass's blocks */
 	struct snapshot at_peak;
+	struct cache_growth cache;    /* in inference */
 	struct lifetimes peak_blocks; /* live at the peak; only with keep_peak_blocks */
 
 	struct failure *failures;

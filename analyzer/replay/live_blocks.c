@@ -9,6 +9,7 @@
 #include "attribution/classify.h"
 #include "replay/accounting.h"
 #include "replay/backward_names.h"
+#include "replay/cache_pass.h"
 #include "trace/event.h"
 #include "trace/visit.h"
 #include "util/order.h"
@@ -34,8 +35,7 @@ struct live_blocks_pass {
 	struct live_set live;
 	struct probe *probes;
 	size_t probe_count, next;
-	struct history *history[MT_MAX_DEVICES]; /* NULL: no blocks, no probe to come, or the job
-						  * trains */
+	struct history *history[MT_MAX_DEVICES]; /* NULL: no blocks, or the job trains */
 	int history_count;                       /* of them, not NULL */
 	struct probe *followed[2 * MT_MAX_DEVICES];
 	size_t followed_count;
@@ -183,7 +183,9 @@ static void probe_finish(struct live_blocks_pass *b, struct probe *s, uint64_t e
 	to->duplicates = duplicates_live(&s->lifetimes, &d->spans, b->tables, &request, at_ns);
 	to->untied = untied_live(&s->lifetimes, &d->spans, b->tables, &request);
 	to->passes = passes_live(&s->lifetimes, &d->spans, b->tables, request.stack, at_ns);
-	to->inference = inference_live(&s->lifetimes, s->history, &d->spans, b->tables);
+	to->inference = inference_live(&s->lifetimes, s->history,
+				       d->failure_count ? NULL : b->history[s->device], &d->spans,
+				       b->tables);
 	history_free(s->history);
 	s->history = NULL;
 	if (s->failure < 0 && b->options->keep_peak_blocks)
@@ -201,19 +203,13 @@ static int is_last_probe(const struct live_blocks_pass *b, const struct probe *s
 	return later == end;
 }
 
-/* The history of the stacks up to the probe. It is not continued behind the last probe of a
- * device. */
+/* The history of the stacks up to the probe. */
 static void take_history(struct live_blocks_pass *b, struct probe *s)
 {
 	if (!b->history[s->device])
 		return;
-	if (!is_last_probe(b, s)) {
-		s->history = history_copy(b->history[s->device]);
-		return;
-	}
-	s->history = b->history[s->device];
-	b->history[s->device] = NULL;
-	b->history_count--;
+	s->history = history_copy(b->history[s->device]);
+	history_mark(b->history[s->device]);
 }
 
 static void probe_take(struct live_blocks_pass *b, struct probe *s)
@@ -467,8 +463,10 @@ void replay_live_blocks(struct replay *r, const struct trace *t, const struct re
 	}
 	for (size_t i = 0; i < b.followed_count; i++)
 		probe_finish(&b, b.followed[i], r->last_time_ns);
-	for (int i = 0; i < MT_MAX_DEVICES; i++)
+	for (int i = 0; i < MT_MAX_DEVICES; i++) {
+		replay_cache(&r->device[i], i, t, b.history[i]);
 		history_free(b.history[i]);
+	}
 	live_set_release(&b.live);
 	free(b.probes);
 }

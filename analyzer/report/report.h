@@ -137,6 +137,7 @@ struct oom {
 	char *by;    /* the library whose request failed; NULL: PyTorch's allocator */
 	char *place; /* the label of its stack; NULL: not known */
 	bytes requested, free, largest_free; /* the last two may be unknown */
+	int in_convolution; /* a layer of PyTorch's asked, for itself or for cuDNN */
 	enum survival survived;
 	bytes by_owner[OWNERS]; /* adds up to the memory in use on the device, if that is known */
 	struct stacks stacks;   /* the largest of the live blocks */
@@ -278,6 +279,9 @@ struct measured_need {
 	int steps;
 	int is_least;          /* that device was too small too */
 	const char *directory; /* of its traces */
+	/* Of the rank of `allocated` there, at its peak, by which savings are told; NULL: that
+	 * device was too small too. To be freed. */
+	struct metrics *metrics;
 };
 
 struct ranks;

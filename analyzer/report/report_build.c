@@ -1,6 +1,7 @@
 #include "report/report_build.h"
 
 #include "attribution/stack_text.h"
+#include "attribution/attribution.h"
 #include "report/report_metrics.h"
 #include "report/report_owners.h"
 #include "report/report_marks.h"
@@ -205,6 +206,8 @@ static void add_ooms(struct builder *b, const struct device *d)
 		*o = (struct oom){
 			.when = point_of(b, &f->when, &f->live),
 			.requested = f->requested,
+			.in_convolution =
+				(tables_stack_info(t, f->stack)->tags & TAGGED(CONVOLUTION)) != 0,
 			.free = f->free > INT64_MAX ? UNKNOWN_BYTES : (bytes)f->free,
 			.largest_free = f->largest_free < 0 ? UNKNOWN_BYTES : f->largest_free,
 			.survived = failure_survived(f) ? SURVIVED_YES

@@ -42,11 +42,22 @@ static int prepare(const struct failed_job *job, const char *directory, struct e
 	return 0;
 }
 
-static void read_need(const struct report *r, struct measured_need *need)
+/* Takes the metrics from the report. */
+static void read_need(struct report *r, struct measured_need *need)
 {
+	struct rank *most = NULL;
+
 	for (size_t i = 0; i < r->count; i++) {
-		need->allocated = larger_of(need->allocated, r->ranks[i].peak_allocated);
+		if (!most || r->ranks[i].peak_allocated > most->peak_allocated)
+			most = &r->ranks[i];
 		need->device = larger_of(need->device, r->ranks[i].peak_device);
+	}
+	if (!most)
+		return;
+	need->allocated = larger_of(most->peak_allocated, 0);
+	if (!most->ooms_seen) {
+		need->metrics = most->metrics;
+		most->metrics = NULL;
 	}
 }
 

@@ -14,7 +14,7 @@ DOC = os.path.join(ROOT, "docs", "causes.md")
 HEAD = """# Causes
 
 The causes that `memtrace report` can name if a job runs out of memory or wastes it. The table is `analyzer/diagnose/rules.def`, as `memtrace report --rules`
-prints it. A {name} stands for a quantity of the trace. A trace cannot show the last causes; their rows give the reason.
+prints it. A {name} stands for a quantity of the trace, and a [part] is left out if its first quantity is 0. A trace cannot show the last causes; their rows give the reason.
 
 | cause | title | message | source, or reason |
 |---|---|---|---|

@@ -65,9 +65,10 @@ def own_cache(fixed):
     model = Model().cuda().eval()
     with torch.no_grad():
         logits, past = model(prompt(32, 64))
-        for _ in range(64 if fixed else 512):
+        for i in range(64 if fixed else 512):
             token = logits[:, -1:].argmax(-1)
             logits, past = model(token, past)
+            print("call", i + 1, flush=True)
 
 
 @torch.inference_mode()
@@ -173,6 +174,33 @@ def logits_of_prompt(fixed):
     for _ in range(8):
         out = model(input_ids=tokens, past_key_values=cache, use_cache=True, logits_to_keep=1 if fixed else 0)
         cache, tokens = out.past_key_values, out.logits[:, -1:].argmax(-1)
+
+
+def loop(cache):
+    """Generation without generate(): a prompt of 256 tokens, and 12 more. Only the prompt needs much."""
+    model = llama()
+    tokens = prompt(32, 256)
+    with torch.no_grad():
+        for _ in range(13):
+            out = model(input_ids=tokens, past_key_values=cache(model.config), use_cache=True, logits_to_keep=1)
+            tokens = out.logits[:, -1:].argmax(-1)
+
+
+def loop_dynamic(fixed):
+    import transformers
+    cache = transformers.DynamicCache()
+    loop(lambda config: cache)
+
+
+def loop_static(fixed):
+    import transformers
+    made = []
+
+    def cache(config):
+        if not made:
+            made.append(transformers.StaticCache(config=config, max_cache_len=512))
+        return made[0]
+    loop(cache)
 
 
 def main():

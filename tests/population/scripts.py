@@ -38,9 +38,12 @@ SAYS_THE_SAME = {"BUFFERS_LARGE": {"DATA_IN_SETUP"}, "LAYERS_STORED": {"HOOKS_ST
                  "DOUBLE_FROM_THE_START": {"DOUBLE_PRECISION"},
                  "WIDE_LABELS": {"HUGE_TENSORS"},
                  "TEACHER_GRAPH": {"EARLIER_CALL", "REFERENCE_GRAPH", "FIRST_MODEL_GRAPH", "GRAPH_UNUSED", "CALL_UNUSED", "EVAL_MODE_GRAPH", "INFERENCE_GRAPH"},
+                 "UNOPTIMIZED_GRAPH": {"EARLIER_CALL", "REFERENCE_GRAPH", "FIRST_MODEL_GRAPH", "GRADIENTS_UNUSED", "TEACHER_GRAPH", "EVAL_MODE_GRAPH", "INFERENCE_GRAPH"},
+                 "LOSSES_OF_A_LOOP": {"LOSSES_SUMMED"},
+                 "UNROLLED_GRAPH": {"EARLIER_CALL", "ROLLOUT_GRAPH", "LOSSES_SUMMED"},
                  "ROLLOUT_GRAPH": {"INFERENCE_GRAPH", "CALL_UNUSED", "GRAPH_UNUSED", "EVAL_GRAPH_KEPT"},
                  "GENERATOR_GRAPH": {"EARLIER_CALL", "REFERENCE_GRAPH", "FIRST_MODEL_GRAPH", "GRAPH_UNUSED", "CALL_UNUSED"}}
-SETS = "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth", "eleventh", "twelfth", "thirteenth", "fourteenth", "fifteenth", "sixteenth", "seventeenth", "eighteenth", "nineteenth", "twentieth", "twentyfirst", "twentysecond", "twentythird", "twentyfourth"  # in the order in which they were written
+SETS = "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth", "eleventh", "twelfth", "thirteenth", "fourteenth", "fifteenth", "sixteenth", "seventeenth", "eighteenth", "nineteenth", "twentieth", "twentyfirst", "twentysecond", "twentythird", "twentyfourth", "twentyfifth", "twentysixth", "twentyseventh", "twentyeighth", "twentyninth", "thirtieth", "thirtyfirst", "thirtysecond"  # in the order in which they were written
 LIMIT = 600  # seconds for a run
 # Runs scripts as __main__, each in a forked child, and leaves what each needed, by PyTorch's own counters. A process of its own has one script only,
 # as torchrun starts it. What is recorded does not go through it.

@@ -5,6 +5,7 @@ import unittest
 
 from harness import JOBS, MEMTRACE, Case, python
 
+LOOP_TOKEN = 32 * 6 * 2 * 4 * 64 * 2  # 32 sequences: keys and values of 6 layers with 4 heads of 64, in bf16
 TOKEN = 8 * 2 * 512 * 4  # keys and values of 8 layers of width 512, in fp32, for one token of one sequence
 
 
@@ -15,6 +16,39 @@ class Inference(Case):
         self.rank, first = report["ranks"][0], report["findings"][0]
         self.assertTrue(first["cause"], first)
         return first
+
+    def ends_well(self, job, memory):
+        self.simulate([python("2.15"), os.path.join(JOBS, "infer.py"), *job], "--memory", memory)
+        return self.report()["ranks"][0]
+
+    def test_peak_in_the_prompt(self):
+        """A loop by hand under no_grad(), whose peak is in its first call: the later ones say what it does."""
+        rank = self.ends_well(["loop_dynamic"], "4GiB")
+        said = rank["inference"]
+        self.assertEqual(said["stage"], "prefill")
+        self.assertAlmostEqual(said["kv_token_bytes"], LOOP_TOKEN, delta=LOOP_TOKEN / 20)
+        self.assertAlmostEqual(said["kv_cache_bytes"], 256 * LOOP_TOKEN, delta=12 << 20)
+        self.assertGreater(said["kv_tokens_left"], 100)
+        text = self.run_([MEMTRACE, "report", self.traces]).stdout
+        self.assertIn("prefill", text)
+        self.assertNotIn("step 1", text)
+
+    def test_cache_of_fixed_size(self):
+        said = self.ends_well(["loop_static"], "4GiB")["inference"]
+        self.assertEqual(said["stage"], "prefill")
+        self.assertEqual(said["kv_cache_bytes"], 512 * LOOP_TOKEN)
+        self.assertEqual((said["kv_token_bytes"], said["kv_tokens_left"]), (0, 0))
+
+    def test_more_tokens_of_a_cache_that_is_copied(self):
+        """torch.cat() of a list of keys and values: old and new are there at once. The longer job tells how many fit."""
+        said = self.ends_well(["own_cache", "--fixed"], "1400MiB")["inference"]
+        self.assertAlmostEqual(said["kv_token_bytes"], 32 * TOKEN, delta=TOKEN)
+        self.assertAlmostEqual(said["kv_copied_bytes"], 127 * 32 * TOKEN, delta=16 << 20)
+        self.assertAlmostEqual(said["kv_cache_bytes"], (127 + 128) * 32 * TOKEN, delta=32 << 20)
+        out = self.simulate([python("2.15"), os.path.join(JOBS, "infer.py"), "own_cache"], "--memory", "1400MiB", status=1).stdout
+        all_calls = out.count("call ")
+        self.assertGreater(all_calls, 80)
+        self.assertAlmostEqual(64 + said["kv_tokens_left"], all_calls, delta=0.1 * all_calls)
 
     def test_caches_of_finished_requests(self):
         """16 sequences of 200 tokens and 32 more, and the caches of all requests stay."""

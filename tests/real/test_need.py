@@ -34,6 +34,19 @@ for _ in range(3):
 """
 
 
+LAYERS = """
+import sys, torch, torch.nn as nn
+batch = int(sys.argv[1])
+model = nn.Sequential(*[layer for _ in range(12) for layer in (nn.Linear(1024, 1024), nn.GELU())]).cuda()
+optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+for _ in range(3):
+    model(torch.randn(batch, 1024).cuda()).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+print("peak", torch.cuda.max_memory_allocated(), flush=True)
+"""
+
+
 class Need(Case):
     def failed(self, what):
         self.simulate([python(), "-c", JOB, what], "--memory", "1400MiB", status=1, MEMTRACE_QUIET=1)
@@ -58,6 +71,39 @@ class Need(Case):
         self.assertAlmostEqual(need["whole_step_bytes"], max(said), delta=0.01 * max(said))
         # Beside what was there: log_softmax's output and two gradients of 4 x 512 x 50304 fp32 values, in place of the first and what it was made of.
         self.assertAlmostEqual(need["loss_to_come_bytes"], (3 - 2) * 4 * 512 * 50304 * 4, delta=4 * MiB)
+
+    def test_a_job_that_fails_in_its_first_layers(self):
+        """What is said of the failure alone is a bound; of the whole job it is what PyTorch's peaks say."""
+        def peak(batch):
+            self.traces = os.path.join(self.dir, "peak-%d" % batch)
+            done = self.simulate([python(), script, str(batch)], "--memory", "16GiB", MEMTRACE_QUIET=1)
+            return int(re.search(r"peak (\d+)", done.stdout)[1])
+
+        script = os.path.join(self.dir, "layers.py")
+        with open(script, "w") as f:
+            f.write(LAYERS)
+        os.utime(script, (1e9, 1e9))
+        whole, half = peak(16384), peak(8192)
+        self.traces = os.path.join(self.dir, "failed")
+        self.simulate([python(), script, "16384"], "--memory", "1500MiB", status=1, MEMTRACE_QUIET=1)
+        report = self.report()
+        need = report["ranks"][0]["need"]
+        self.assertEqual((need["source"], need["is_least"], need["optimizer_known"]), ("moment", True, True))
+        self.assertEqual(need["whole_step_bytes"], need["moment_bytes"])
+        self.assertLessEqual(need["whole_step_bytes"], whole)
+        self.assertRegex(" ".join(self.text().split()), r" need at least .* report --whole-need measures it")
+        self.assertEqual(self.saving(report)["saving_bound"], "at least")
+        self.assertLessEqual(self.saving(report)["saving_bound_bytes"], whole - half)
+        again = self.run_([MEMTRACE, "report", "--json", "--whole-need", self.traces])
+        measured = json.loads(again.stdout)
+        self.addCleanup(shutil.rmtree, measured["ranks"][0]["need"]["trace"], True)
+        self.assertEqual(measured["ranks"][0]["need"]["whole_step_bytes"], whole)
+        self.assertAlmostEqual(self.saving(measured)["saving_bytes"], whole - half, delta=0.1 * (whole - half))
+
+    @staticmethod
+    def saving(report):
+        """Of half the micro-batch."""
+        return next(r for f in report["findings"] for r in f["remedies"] if r["action"].startswith("half the micro-batch"))
 
     def test_evaluation_has_no_backward_pass(self):
         self.assertIsNone(self.failed("evaluate")["need"])

@@ -6,6 +6,17 @@ import re
 from harness import JOBS, MiB, Case, python, torchrun
 
 
+CAUGHT = """
+import torch
+for n in (8, 7, 6, 9):
+    try:
+        torch.empty(n << 30, dtype=torch.uint8, device="cuda")
+    except torch.OutOfMemoryError:
+        if n == 9:
+            raise
+"""
+
+
 class OutOfMemory(Case):
     def oom(self, how, status, **settings):
         done = self.simulate([python(), os.path.join(JOBS, "oom.py"), how], "--memory", "12GiB", status=status, **settings)
@@ -32,6 +43,18 @@ class OutOfMemory(Case):
         self.assertEqual(len(ooms), self.said["ooms"])
         self.check(ooms[-1])
         self.assertEqual(self.entry["end"], "exit")
+        text = self.text()
+        self.assertEqual(text.count("OUT OF MEMORY"), 1)
+        self.assertNotIn("failed before", text)
+
+    def test_caught_before(self):
+        """Failures that the job went on from have one line."""
+        self.simulate([python(), "-c", CAUGHT], "--memory", "4GiB", status=1, MEMTRACE_QUIET=1)
+        text = " ".join(self.text().split())
+        self.assertEqual(len(self.report()["ranks"][0]["oom"]), 4)
+        self.assertEqual(text.count("OUT OF MEMORY"), 1)
+        self.assertIn("asked 9.0 GiB", text)
+        self.assertRegex(text, r"earlier 3 requests failed before that one, and the job went on: setup, of up to 8\.0 GiB, ")
 
     def test_fatal(self):
         # nothing waits longer than 100 ms for the line, which an overloaded machine may therefore lose

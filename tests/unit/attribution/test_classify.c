@@ -264,6 +264,57 @@ static void tensors_may_have_the_size_of_a_workspace(void **state)
 	assert_int_equal(run(f)->at_peak.by_category[CATEGORY_WORKSPACES], size);
 }
 
+/* Since PyTorch 2.15 no workspace stays. Before, the backward pass's is there before the gradients
+ * of its size, if the forward pass has one of that size. */
+static bytes workspaces_beside_gradients(struct fixture *f, const char *version)
+{
+	const bytes size = 32 * MIB;
+
+	write_meta(&f->w, "version:torch", version, strlen(version));
+	for (unsigned step = 0; step < 3; step++) {
+		uint64_t a = make(f, f->model, 10 * MIB);
+
+		if (!step && strcmp(version, "2.15.0+cu132") != 0) {
+			make(f, f->model, size);
+			make_in_backward(f, f->small, size);
+		}
+		if (!step)
+			for (unsigned i = 0; i < 2; i++)
+				make_in_backward(f, f->small, size);
+		drop_in_backward(f, a, 10 * MIB);
+		drop(f, f->temporary, make(f, f->temporary, MIB), MIB);
+	}
+	assert_int_equal(run(f)->at_peak.by_category[CATEGORY_GRADIENTS], 2 * size);
+	return f->replay.device[0].at_peak.by_category[CATEGORY_WORKSPACES];
+}
+
+static void gradients_may_have_the_size_of_a_workspace_that_stays(void **state)
+{
+	assert_int_equal(workspaces_beside_gradients(*state, "2.7.1+cu126"), 64 * MIB);
+}
+
+static void no_workspace_stays_in_new_versions(void **state)
+{
+	assert_int_equal(workspaces_beside_gradients(*state, "2.15.0+cu132"), 0);
+}
+
+/* The only gradient of its size, and the only block of it that stays. */
+static void a_gradient_may_have_the_size_of_a_workspace(void **state)
+{
+	struct fixture *f = *state;
+
+	write_meta(&f->w, "version:torch", "2.15.0", 6);
+	for (unsigned step = 0; step < 3; step++) {
+		uint64_t a = make(f, f->model, 10 * MIB);
+
+		if (!step)
+			make_in_backward(f, f->small, 32 * MIB);
+		drop_in_backward(f, a, 10 * MIB);
+		drop(f, f->temporary, make(f, f->temporary, MIB), MIB);
+	}
+	assert_int_equal(run(f)->at_peak.by_category[CATEGORY_GRADIENTS], 32 * MIB);
+}
+
 static void the_environment_sets_the_size_of_workspaces(void **state)
 {
 	struct fixture *f = *state;
@@ -376,6 +427,9 @@ int main(void)
 		CASE(the_end_of_a_failed_job_changes_no_category),
 		CASE(workspaces_come_with_the_first_product),
 		CASE(tensors_may_have_the_size_of_a_workspace),
+		CASE(gradients_may_have_the_size_of_a_workspace_that_stays),
+		CASE(no_workspace_stays_in_new_versions),
+		CASE(a_gradient_may_have_the_size_of_a_workspace),
 		CASE(the_environment_sets_the_size_of_workspaces),
 		CASE(blocks_that_add_up_are_no_buffers),
 		CASE(a_block_allocated_once_by_a_module_is_a_buffer),

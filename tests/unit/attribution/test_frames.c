@@ -204,6 +204,24 @@ static void only_a_dynamic_cache_grows(void **state)
 	assert_false(tables_stack_info(&f->trace.tables, fixed)->tags & TAGGED(KV_GROWS));
 }
 
+/* torchtune and gpt-fast allocate caches in a module of their own; so do jobs that follow them. */
+static void a_class_may_be_a_cache(void **state)
+{
+	static const char *const made_by[] = { "KVCache.__init__", "KvCache.grow",
+					       "Decoder.setup_caches", "Cache.__init__" };
+	struct fixture *f = *state;
+	uint32_t module = write_module(&f->w, "/torch/lib/libc10_cuda.so");
+	uint32_t stacks[ARRAY_SIZE(made_by)];
+
+	for (size_t i = 0; i < ARRAY_SIZE(made_by); i++) {
+		stacks[i] = write_stack(
+			&f->w, module, write_frame(&f->w, made_by[i], "/job/model.py", 2), 0, 0, 0);
+		fixture_event(f, MT_TENSOR_ALLOC, (i + 1) << 21, MIB, stacks[i]);
+	}
+	/* Three of the four blocks. */
+	assert_int_equal(fixture_replay(f, 1)->at_peak.by_category[CATEGORY_KV_CACHE], 3 * MIB);
+}
+
 /* A block of a U-Net that has attention and convolutions is named after the former. */
 static void a_block_with_attention_does_not_attend(void **state)
 {
@@ -230,6 +248,8 @@ static void a_block_with_attention_does_not_attend(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(a_class_may_be_a_cache, fixture_setup,
+						fixture_teardown),
 		cmocka_unit_test(no_forward_pass_makes_a_parameter),
 		cmocka_unit_test_setup_teardown(a_closure_is_not_the_optimizers, fixture_setup,
 						fixture_teardown),

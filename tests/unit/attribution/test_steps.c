@@ -290,6 +290,88 @@ static void steps_may_be_marked_at_their_end(void **state)
 			      "2forward 2backward 2forward 2backward 3forward");
 }
 
+/* Two steps with a request of `where` behind them, which fails. `kept`: in each step, that line
+ * makes a block behind the backward pass. */
+static const struct device *failed_behind(struct fixture *f, uint32_t where, int kept)
+{
+	for (unsigned step = 0; step < 2; step++) {
+		uint64_t input = make(f, f->input, MIB), g = micro_batch(f);
+
+		if (kept)
+			make(f, where, MIB);
+		else
+			make(f, f->optimizer, MIB);
+		drop(f, f->zero_grad, g, 5 * MIB);
+		drop(f, f->input, input, MIB);
+	}
+	f->w.header.exit_status = 1;
+	write_event(&f->w, MT_TENSOR_OOM, MIB, 8 * MIB, where, f->python);
+	return run(f);
+}
+
+static void an_input_that_fails_is_of_the_next_step(void **state)
+{
+	struct fixture *f = *state;
+	const struct device *d = failed_behind(f, f->input, 0);
+
+	assert_int_equal(d->failures[0].when.step, 3);
+	assert_int_equal(d->failures[0].when.phase, PHASE_FORWARD);
+}
+
+/* The first batch came from another line. */
+static void a_new_line_that_fails_behind_the_optimizer_is_of_the_next_step(void **state)
+{
+	struct fixture *f = *state;
+	uint32_t main = write_frame(&f->w, "main", "/job/train.py", 12);
+	const struct device *d = failed_behind(f, stack(f, main, 0, 0), 0);
+
+	assert_int_equal(d->failures[0].when.step, 3);
+	assert_int_equal(d->failures[0].when.phase, PHASE_FORWARD);
+}
+
+static void without_gradients_it_is_an_evaluation(void **state)
+{
+	struct fixture *f = *state;
+	uint32_t line = stack(f, write_frame(&f->w, "evaluate", "/job/train.py", 30),
+			      write_frame(&f->w, "context_decorator.<locals>.decorate_context",
+					  TORCH "utils/_contextlib.py", 1),
+			      0);
+	const struct device *d = failed_behind(f, line, 0);
+
+	assert_int_equal(d->failures[0].when.step, 2);
+	assert_int_equal(d->failures[0].when.phase, PHASE_EVALUATION);
+}
+
+/* The job has caught the error, and ended. */
+static void what_a_job_survives_at_its_end_begins_no_step(void **state)
+{
+	struct fixture *f = *state;
+	const struct device *d;
+
+	f->w.header.state = MT_STATE_ENDED;
+	for (unsigned step = 0; step < 2; step++) {
+		uint64_t input = make(f, f->input, MIB), g = micro_batch(f);
+
+		make(f, f->optimizer, MIB);
+		drop(f, f->zero_grad, g, 5 * MIB);
+		drop(f, f->input, input, MIB);
+	}
+	write_event(&f->w, MT_TENSOR_OOM, MIB, 8 * MIB, f->input, f->python);
+	d = run(f);
+	assert_int_equal(d->failures[0].when.step, 2);
+}
+
+/* An optimizer of the job's own makes such a block in each step. */
+static void a_line_behind_backward_passes_makes_no_input(void **state)
+{
+	struct fixture *f = *state;
+	uint32_t main = write_frame(&f->w, "update", "/job/train.py", 12);
+	const struct device *d = failed_behind(f, stack(f, main, 0, 0), 1);
+
+	assert_int_equal(d->failures[0].when.step, 2);
+	assert_int_equal(d->failures[0].when.phase, PHASE_OPTIMIZER);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -311,6 +393,11 @@ int main(void)
 		CASE(an_optimizers_closure_calls_the_model),
 		CASE(marked_steps_win),
 		CASE(steps_may_be_marked_at_their_end),
+		CASE(an_input_that_fails_is_of_the_next_step),
+		CASE(a_new_line_that_fails_behind_the_optimizer_is_of_the_next_step),
+		CASE(what_a_job_survives_at_its_end_begins_no_step),
+		CASE(without_gradients_it_is_an_evaluation),
+		CASE(a_line_behind_backward_passes_makes_no_input),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

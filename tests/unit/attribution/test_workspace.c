@@ -61,11 +61,38 @@ static void a_workspace_has_a_default_size_or_the_configured_one(void **state)
 	assert_true(workspace_sizes_have(&w, 8519680));
 }
 
+static int last_in(const char *version)
+{
+	struct meta meta = { .key = { "version:torch", 13 },
+			     .value = { version, strlen(version) } };
+	struct tables t = { .meta = &meta, .meta_count = 1 };
+
+	return workspaces_last(&t);
+}
+
+static void each_product_has_its_own_since_2_15(void **state)
+{
+	struct tables unknown = { 0 };
+
+	(void)state;
+	assert_true(workspaces_last(&unknown));
+	assert_true(last_in("2.0.1+cu118"));
+	assert_true(last_in("2.14.9"));
+	assert_false(last_in("2.15.0a0+git"));
+	assert_false(last_in("2.20.1"));
+	assert_false(last_in("3.0"));
+	assert_true(last_in("unknown"));
+	assert_true(last_in(""));
+	assert_true(last_in("2"));
+	assert_true(last_in("99999999999999999999999.1"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_defaults_are_those_of_pytorch),
 		cmocka_unit_test(a_configuration_is_pairs_of_kib_and_count),
+		cmocka_unit_test(each_product_has_its_own_since_2_15),
 		cmocka_unit_test(a_workspace_has_a_default_size_or_the_configured_one),
 	};
 

@@ -283,7 +283,8 @@ static void the_table_is_complete(void **state)
 		"EARLIER_STEP_KEPT BACKWARD_KEPT GRADIENTS_KEPT GRADIENT_COPIES REFERENCE_GRAPH GRAPH_UNUSED GRADIENTS_UNUSED DATA_ON_GPU DATA_IN_SETUP HUGE_TENSORS PINNED_GROWS EVAL_BATCH_LARGE "
 		"INFERENCE_GRAPH INFERENCE_RESULTS INFERENCE_BATCH KV_CACHES_KEPT LOGITS_OF_PROMPT BASE_TRAINED DOUBLE_PRECISION WEIGHTS_NOT_TIED ACT_UPCAST EARLIER_CALL LIBRARY_BLOCKS_KEPT EVAL_TENSORS DOUBLE_FROM_THE_START BASE_MEANT_FROZEN "
 		"MODULES_TO_SAVE HOOKS_STORE TABLE_GRADIENT CALL_UNUSED GRADIENT_SETS RECOMPUTE_STOPPED FSDP_REDUCE_COARSE KV_CACHE_OF_PROMPTS LAYERS_STORED LATE_MODEL "
-		"BUFFERS_LARGE EVAL_MODE_GRAPH FIRST_MODEL_GRAPH LOSS_NETWORK_GRAPH TEACHER_GRAPH ROLLOUT_GRAPH GENERATOR_GRAPH WIDE_LABELS ";
+		"BUFFERS_LARGE EVAL_MODE_GRAPH FIRST_MODEL_GRAPH LOSS_NETWORK_GRAPH TEACHER_GRAPH ROLLOUT_GRAPH GENERATOR_GRAPH WIDE_LABELS "
+		"UNOPTIMIZED_GRAPH LOSSES_OF_A_LOOP UNROLLED_GRAPH ";
 	const struct rule_row *row;
 	size_t count = 0, expected = 0;
 
@@ -339,6 +340,26 @@ static void what_is_not_known_is_said(void **state)
 	free(f.evidence);
 }
 
+/* A part without brackets of its own, as in code, stays as it is. */
+static void a_part_of_nothing_is_left_out(void **state)
+{
+	const char *text =
+		"{left} x[:, -1:][, of which {kept} ({left_now}) wait][; {old_gradients}]";
+	const struct metrics m = { .left = MIB, .left_now = MIB }, all = { .kept = 2 * MIB };
+	struct finding f = { 0 };
+	struct buf b = { 0 };
+
+	(void)state;
+	diagnose_fill(&b, text, &m, &f);
+	assert_string_equal(b.text, "1.0 MiB x[:, -1:]");
+	assert_int_equal(f.evidence_count, 4);
+	b.length = 0;
+	diagnose_fill(&b, text, &all, NULL);
+	assert_string_equal(b.text, "0 B x[:, -1:], of which 2.0 MiB (0 B) wait");
+	buf_release(&b);
+	free(f.evidence);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -358,6 +379,7 @@ int main(void)
 		TEST(messages_of_a_request_need_one),
 		TEST(the_table_is_complete),
 		TEST(messages_name_metrics),
+		TEST(a_part_of_nothing_is_left_out),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

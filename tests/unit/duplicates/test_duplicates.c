@@ -218,6 +218,39 @@ static void two_models_of_the_same_sizes_are_twins(void **state)
 	}
 }
 
+/* The second optimizer's first step, which dies after two of three momenta: of three parameters of
+ * 1, 2 and 3 MiB each has its states already. */
+static void states_that_a_later_step_makes_are_of_a_second_optimizer(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	training(&s);
+	span(&s, 30, PHASE_OPTIMIZER, 2);
+	block(&s, 31, OPTIMIZER, MIB, CATEGORY_OPTIMIZER_STATES);
+	block(&s, 32, OPTIMIZER, 2 * MIB, CATEGORY_OPTIMIZER_STATES);
+	assert_int_equal(duplicates(&s, 33).states, 3 * MIB);
+	/* What has no parameter's size may be made at any step. */
+	s.list[s.live.count - 1].alloc.bytes = 7 * MIB;
+	s.list[s.live.count - 2].alloc.bytes = 7 * MIB;
+	assert_int_equal(duplicates(&s, 33).states, 0);
+	/* A part of the model is trained from now on: until then it has no states. */
+	training(&s);
+	for (size_t i = 0; i < 3; i++)
+		block(&s, 1, BATCH, (bytes)(i + 1) * MIB, CATEGORY_PARAMETERS);
+	span(&s, 30, PHASE_OPTIMIZER, 2);
+	for (size_t i = 0; i < 6; i++)
+		block(&s, 31, OPTIMIZER, (bytes)(i / 2 + 1) * MIB, CATEGORY_OPTIMIZER_STATES);
+	assert_int_equal(duplicates(&s, 33).states, 0);
+	/* In its first step an optimizer makes what has no state yet. */
+	training(&s);
+	for (size_t i = 0; i < s.live.count; i++)
+		if (s.list[i].category == CATEGORY_OPTIMIZER_STATES)
+			s.list[i].alloc.time_ns = 31 + i;
+	span(&s, 30, PHASE_OPTIMIZER, 2);
+	assert_int_equal(duplicates(&s, 60).states, 0);
+}
+
 /* Two towers of 22 MiB in a model of 84: a part like another part is no second model. */
 static void two_parts_that_are_alike_are_no_twins(void **state)
 {
@@ -432,6 +465,7 @@ int main(void)
 		cmocka_unit_test(buckets_of_gradients_tell_no_copies),
 		cmocka_unit_test(a_second_model_is_found),
 		cmocka_unit_test(a_second_optimizer_is_found),
+		cmocka_unit_test(states_that_a_later_step_makes_are_of_a_second_optimizer),
 		cmocka_unit_test(data_that_is_made_at_once_is_a_set),
 		cmocka_unit_test(one_block_for_all_parameters_is_no_data),
 		cmocka_unit_test(copies_of_gradients_are_found),

@@ -27,7 +27,9 @@ static uint32_t layers_of(const struct lifetimes *l, const char *function)
 		.strings = strings, .string_count = 2, .frames = &frame, .frame_count = 1
 	};
 
-	return layers_of_float64(l, &t);
+	uint32_t narrow;
+
+	return layers_of_float64(l, &t, &narrow);
 }
 
 /* Two inputs, four hidden layers, one output. */

@@ -83,7 +83,7 @@ static struct lifetimes live_of(struct scene *s)
 static struct live_inference found(struct scene *s, bytes *cache)
 {
 	struct lifetimes l = live_of(s);
-	struct live_inference r = inference_live(&l, s->history, &s->spans, &s->tables);
+	struct live_inference r = inference_live(&l, s->history, s->history, &s->spans, &s->tables);
 
 	*cache = 0;
 	for (size_t i = 0; i < l.count; i++)
@@ -163,6 +163,67 @@ static void caches_of_earlier_requests_are_told_apart(void **state)
 	assert_int_equal(r.caches_kept, 3);
 	assert_int_equal(r.cache_kept, 3 * LAYERS * 119 * KIB);
 	assert_int_equal(r.cache, LAYERS * 119 * KIB);
+	assert_int_equal(r.cache_token, LAYERS * KIB);
+}
+
+/* What was found in a prompt's call, which 20 tokens follow; `goes_on`: what follows is known. */
+static struct live_inference in_prompt(int goes_on)
+{
+	struct scene s;
+	size_t keys[LAYERS] = { 0 };
+	struct live_inference r;
+	struct history *until;
+	struct lifetimes l;
+
+	make(&s);
+	s.info[KEYS].flags |= (uint32_t)HINT_KV_CACHE << STACK_HINT_SHIFT;
+	span(&s, ACTIVITY_MODEL, 100, 90);
+	decode(&s, keys, 100 * KIB);
+	l = live_of(&s);
+	until = history_copy(s.history);
+	history_mark(s.history);
+	for (int i = 1; i <= 20; i++)
+		decode(&s, keys, (100 + i) * KIB);
+	r = inference_live(&l, until, goes_on ? s.history : NULL, &s.spans, &s.tables);
+	if (goes_on)
+		assert_int_equal(series_calls(history_series(&s.history->stacks[KEYS])), 20);
+	lifetimes_release(&l);
+	history_free(until);
+	history_free(s.history);
+	return r;
+}
+
+static void calls_after_the_prompt_show_inference(void **state)
+{
+	(void)state;
+	assert_true(in_prompt(1).is_inference);
+	assert_false(in_prompt(0).is_inference);
+}
+
+/* The whole list of keys is made anew before the old one is freed. */
+static void keys_that_were_copied_are_told(void **state)
+{
+	struct scene s;
+	size_t old[LAYERS] = { 0 };
+	struct live_inference r;
+	bytes cache;
+
+	(void)state;
+	make(&s);
+	span(&s, ACTIVITY_MODEL, 100, 90);
+	for (int i = 0; i < 40; i++) {
+		size_t next[LAYERS];
+
+		call(&s);
+		for (int k = 0; k < LAYERS; k++)
+			next[k] = born(&s, KEYS, (100 + i) * KIB);
+		for (int k = 0; i && i < 39 && k < LAYERS; k++)
+			dies(&s, old[k]);
+		memcpy(old, next, sizeof(old));
+	}
+	r = found(&s, &cache);
+	assert_int_equal(cache, LAYERS * (138 + 139) * KIB);
+	assert_int_equal(r.cache_copied, LAYERS * 138 * KIB);
 	assert_int_equal(r.cache_token, LAYERS * KIB);
 }
 
@@ -420,6 +481,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(keys_that_grow_are_a_cache),
 		cmocka_unit_test(caches_of_earlier_requests_are_told_apart),
+		cmocka_unit_test(calls_after_the_prompt_show_inference),
+		cmocka_unit_test(keys_that_were_copied_are_told),
 		cmocka_unit_test(results_of_calls_are_found),
 		cmocka_unit_test(what_own_code_keeps_between_three_calls_are_results),
 		cmocka_unit_test(a_module_whose_blocks_stay_has_results),

@@ -139,12 +139,50 @@ static void a_function_may_make_the_scores_for_its_caller(void **state)
 	assert_false(tags[HELPER] & TAGGED(ATTENTION));
 }
 
+/* A norm of an attention, and an adapter around its projection, compute in a wider type: what they
+ * make is larger than the projection's output, and no score. */
+static void layers_within_an_attention_make_no_scores(void **state)
+{
+	static const struct {
+		struct str function, file;
+		int is_linear, is_attention;
+	} cases[] = {
+		{ { "attend", 6 }, { "/job/net.py", 11 }, 0, 1 },
+		{ { "RMSNorm.forward", 15 }, { "/job/net.py", 11 }, 0, 0 },
+		{ { "_cast", 5 }, { "/p/peft/tuners/tuners_utils.py", 30 }, 1, 1 },
+	};
+	struct mt_frame *within = &frames[WITHIN];
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct str names[] = { { 0 }, { 0 }, cases[i].function, cases[i].file };
+		struct tables tables = { .stack_count = STACKS,
+					 .stacks = stacks,
+					 .frames = frames,
+					 .frame_kinds = kinds,
+					 .frame_count = FRAMES,
+					 .strings = names,
+					 .string_count = ARRAY_SIZE(names) };
+		stack_tags tags[STACKS] = { [HELPER] = TAGGED(ATTENTION) | TAGGED(MODEL) };
+		struct metrics_pass p = { .tables = &tables, .tags = tags };
+		struct mt_frame before = *within;
+		struct snapshot live = { 0 };
+
+		*within = (struct mt_frame){ .function = 2, .file = 3, .line = 20 };
+		metrics_tag_attention(&p, NULL, &live);
+		*within = before;
+		assert_int_equal(!!(tags[HELPER] & TAGGED(LINEAR)), cases[i].is_linear);
+		assert_int_equal(!!(tags[HELPER] & TAGGED(ATTENTION)), cases[i].is_attention);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(an_attention_is_told_by_its_softmax),
 		cmocka_unit_test(other_softmaxes_are_no_attention),
 		cmocka_unit_test(a_function_may_make_the_scores_for_its_caller),
+		cmocka_unit_test(layers_within_an_attention_make_no_scores),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

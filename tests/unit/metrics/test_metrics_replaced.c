@@ -1,6 +1,7 @@
 /* Blocks that replace others, of a job that a test writes event by event. */
 #include "../attribution/steps_job.h"
 #include "metrics/metrics.h"
+#include "metrics/metrics_replaced.h"
 
 static uint32_t own_line(struct fixture *f)
 {
@@ -369,6 +370,30 @@ static void results_are_made_under_no_grad(void **state)
 	assert_true(m->data_of_no_grad);
 }
 
+/* `count` blocks, each of which is replaced by one of `times` its size. */
+static bytes converted(int count, int times, int kept)
+{
+	struct conversions c = { 0 };
+
+	for (int i = 0; i < count; i++) {
+		bytes old = 1024 * (1 + i % 3);
+
+		metrics_note_converted(&c, times * old);
+		if (i != kept)
+			metrics_note_converted(&c, -old);
+	}
+	return c.most;
+}
+
+static void a_row_of_blocks_that_become_twice_as_large_is_converted(void **state)
+{
+	(void)state;
+	assert_int_equal(converted(9, 2, -1), 9 * 2 * 2048); /* 1, 2 and 3 KiB, three times */
+	assert_int_equal(converted(7, 2, -1), 0);            /* few blocks may be data */
+	assert_int_equal(converted(9, 3, -1), 0);
+	assert_int_equal(converted(9, 2, 5), 0); /* a block that stays ends the row */
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -396,6 +421,7 @@ int main(void)
 		CASE(what_a_generation_makes_is_its_own),
 		CASE(what_another_function_makes_is_none_of_a_generation),
 		CASE(results_are_made_under_no_grad),
+		CASE(a_row_of_blocks_that_become_twice_as_large_is_converted),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

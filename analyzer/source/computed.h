@@ -1,0 +1,11 @@
+/* Lines that compute what they allocate. */
+#ifndef MEMTRACE_SOURCE_COMPUTED_H
+#define MEMTRACE_SOURCE_COMPUTED_H
+
+#include "source/job_source.h"
+
+/* Does the job's own line on a stack, the innermost one, compute a tensor from others that are on
+ * the device: does it move nothing there, load nothing, and name no device? */
+int job_source_computes(struct job_source *s, uint32_t stack);
+
+#endif

@@ -1,0 +1,121 @@
+#define _GNU_SOURCE
+#include "source/python_text.h"
+
+#include "util/glob.h"
+
+#include <string.h>
+
+#define MOST_AROUND 16              /* brackets around a text */
+#define MOST_IN_BRACKETS (64 << 10) /* bytes: of longer ones the end is not looked for */
+
+int python_is_name(char c)
+{
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+	       c == '_' || (unsigned char)c >= 0x80;
+}
+
+struct str python_part(struct str text, size_t from, size_t to)
+{
+	return (struct str){ text.at + from, to - from };
+}
+
+size_t python_skip_blanks(struct str text, size_t at)
+{
+	while (at < text.length && strchr(" \t\r\n\\", text.at[at]))
+		at++;
+	return at;
+}
+
+struct str python_trimmed(struct str text)
+{
+	for (int brackets = 0; brackets < MOST_AROUND; brackets++) {
+		size_t begin = python_skip_blanks(text, 0), end = text.length;
+
+		while (end > begin && strchr(" \t\r\n", text.at[end - 1]))
+			end--;
+		text = python_part(text, begin, end);
+		if (text.length < 2 || *text.at != '(' || text.at[text.length - 1] != ')' ||
+		    python_behind_bracket(text, 0) != text.length)
+			break;
+		text = python_part(text, 1, text.length - 1);
+	}
+	return text;
+}
+
+size_t python_begin_of_name(struct str text, size_t end)
+{
+	while (end && python_is_name(text.at[end - 1]))
+		end--;
+	return end;
+}
+
+size_t python_end_of_name(struct str text, size_t begin)
+{
+	while (begin < text.length && python_is_name(text.at[begin]))
+		begin++;
+	return begin;
+}
+
+size_t python_find_word(struct str text, size_t from, struct str name)
+{
+	while (from + name.length <= text.length) {
+		const char *at = memmem(text.at + from, text.length - from, name.at, name.length);
+		size_t place = at ? (size_t)(at - text.at) : text.length;
+
+		if (!at || !name.length)
+			return text.length;
+		if (!(place && python_is_name(text.at[place - 1])) &&
+		    !(place + name.length < text.length &&
+		      python_is_name(text.at[place + name.length])))
+			return place;
+		from = place + 1;
+	}
+	return text.length;
+}
+
+int python_has_word(struct str text, struct str word)
+{
+	return python_find_word(text, 0, word) < text.length;
+}
+
+int python_matches_any(struct str text, const char *const *patterns)
+{
+	for (; *patterns; patterns++)
+		if (str_matches(text, *patterns))
+			return 1;
+	return 0;
+}
+
+struct str python_target(struct str statement)
+{
+	size_t depth = 0;
+
+	for (size_t i = 0; i + 1 < statement.length; i++) {
+		char c = statement.at[i];
+
+		depth += c == '(' || c == '[' || c == '{';
+		depth -= depth && (c == ')' || c == ']' || c == '}');
+		if (c != '=' || depth)
+			continue;
+		if (statement.at[i + 1] == '=' || (i && strchr("=!<>", statement.at[i - 1])))
+			i++;
+		else
+			return (struct str){ statement.at, i };
+	}
+	return (struct str){ statement.at, 0 };
+}
+
+size_t python_behind_bracket(struct str text, size_t open)
+{
+	size_t depth = 0;
+
+	for (size_t i = open; i < text.length && i - open < MOST_IN_BRACKETS; i++) {
+		char c = text.at[i];
+
+		depth += c == '(' || c == '[' || c == '{';
+		if (c == ')' || c == ']' || c == '}')
+			if (!--depth)
+				return i + 1;
+	}
+	return text.length;
+}

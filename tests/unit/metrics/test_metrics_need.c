@@ -1,0 +1,87 @@
+/* What a job that failed in its first step would have needed. */
+#include "../attribution/steps_job.h"
+#include "metrics/metrics.h"
+
+static const struct metrics *failed(struct fixture *f, uint32_t stack, bytes n)
+{
+	f->w.header.exit_status = 1;
+	fixture_event(f, MT_TENSOR_OOM, MIB, n, stack);
+	return fixture_report(f)->metrics;
+}
+
+/* Parameters 100, kept by the pass 30, asked 10: what is there is needed at least. */
+static void an_unfinished_pass_shows_the_least(void **state)
+{
+	struct fixture *f = *state;
+	const struct metrics *m;
+
+	make(f, f->setup, 100 * MIB);
+	make(f, f->model, 10 * MIB);
+	make(f, f->model, 20 * MIB);
+	m = failed(f, f->model, 10 * MIB);
+	assert_true(m->pass_unfinished && m->whole_is_least);
+	assert_int_equal(m->whole_need, 0);
+	assert_int_equal(m->moment_need, 140 * MIB);
+	assert_int_equal(m->least_need, 140 * MIB);
+	assert_int_equal(m->gradients_to_come, 100 * MIB);
+	assert_int_equal(m->states_to_come, 200 * MIB);
+	assert_false(m->optimizer_known || m->trained_known);
+}
+
+static void setting_up_needs_no_step(void **state)
+{
+	struct fixture *f = *state;
+	const struct metrics *m;
+
+	make(f, f->setup, 100 * MIB);
+	m = failed(f, f->setup, 10 * MIB);
+	assert_false(m->pass_unfinished);
+	assert_int_equal(m->moment_need, 0);
+}
+
+static void a_pass_without_gradients_trains_nothing(void **state)
+{
+	struct fixture *f = *state;
+	uint32_t line =
+		stack(f, write_frame(&f->w, "Net.forward", "/job/net.py", 2),
+		      write_frame(&f->w, "Module._call_impl", TORCH "nn/modules/module.py", 1),
+		      write_frame(&f->w, "context_decorator.<locals>.decorate_context",
+				  TORCH "utils/_contextlib.py", 1));
+
+	make(f, f->setup, 100 * MIB);
+	make(f, line, 10 * MIB);
+	assert_false(failed(f, line, 10 * MIB)->pass_unfinished);
+}
+
+/*
+ * Of parameters of 100, those with a gradient of 5 are trained. Adam has made 4 of their states of
+ * 10 and asks for 4 more: 2 are to come. The passes had 115 without states, and have 123 with these
+ * in the next step: 10 more than the 113 of this moment.
+ */
+static void gradients_tell_what_is_trained(void **state)
+{
+	struct fixture *f = *state;
+	const struct metrics *m;
+
+	make(f, f->setup, 100 * MIB);
+	micro_batch(f);
+	make(f, f->optimizer, 4 * MIB);
+	m = failed(f, f->optimizer, 4 * MIB);
+	assert_true(m->in_optimizer && m->optimizer_known && m->trained_known);
+	assert_int_equal(m->moment_need, 113 * MIB);
+	assert_int_equal(m->states_to_come, 2 * MIB);
+	assert_int_equal(m->passes_to_come, 10 * MIB);
+	assert_int_equal(m->whole_need, 125 * MIB);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(an_unfinished_pass_shows_the_least),
+		CASE(setting_up_needs_no_step),
+		CASE(a_pass_without_gradients_trains_nothing),
+		CASE(gradients_tell_what_is_trained),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
