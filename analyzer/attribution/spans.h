@@ -43,7 +43,7 @@ struct spans {
 	size_t count, room;
 	unsigned activities; /* of the list: bits 1 << enum activity */
 	int is_marked;       /* some span has a mark */
-	int ended_well;      /* the process went on from its last failed request, and ended with 0 */
+	int ended_badly;     /* the process is known to have ended with a status above 0 */
 	/* Blocks that the last span allocated and that are live, if it is of the job's own code. */
 	uint64_t own[MAX_OWN];
 	unsigned own_count; /* MAX_OWN: not known */

@@ -11,7 +11,7 @@ struct numbering {
 	size_t count;
 	const struct tables *tables;
 	int has_model;         /* some span is a forward pass */
-	int ended_well;        /* as in struct spans */
+	int ended_badly;       /* as in struct spans */
 	size_t first;          /* the span with which step 1 begins; `count`: there is none */
 	size_t first_call;     /* the span with which the first call of the model begins */
 	uint32_t first_mark;   /* of the first span that the job marked as the begin of a step; 0 */
@@ -32,7 +32,7 @@ static int is_between(const struct numbering *n, size_t i)
  * ended because of that. Else the number of spans. */
 static size_t failed_last(const struct numbering *n)
 {
-	size_t i = n->ended_well ? 0 : n->count;
+	size_t i = n->ended_badly ? n->count : 0;
 
 	while (i-- > 0)
 		if (n->list[i].allocs)
@@ -279,8 +279,11 @@ static void number(struct numbering *n)
 
 void steps_number(struct spans *s, const struct tables *t)
 {
-	struct numbering n = { .list = s->list, .count = s->count, .tables = t, .first = s->count,
-			       .ended_well = s->ended_well };
+	struct numbering n = { .list = s->list,
+			       .count = s->count,
+			       .tables = t,
+			       .first = s->count,
+			       .ended_badly = s->ended_badly };
 
 	if (!n.count)
 		return;

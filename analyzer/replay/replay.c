@@ -49,14 +49,14 @@ static int trained_after(const struct spans *s, uint64_t time_ns)
 }
 
 /* Divides the spans into steps and phases, and looks up those of each moment. */
-static void number_steps(struct replay *r, const struct tables *t, int ended_well)
+static void number_steps(struct replay *r, const struct tables *t, int ended_badly)
 {
 	for (int i = 0; i < MT_MAX_DEVICES; i++) {
 		struct device *d = &r->device[i];
 
 		if (!d->seen)
 			continue;
-		d->spans.ended_well = ended_well;
+		d->spans.ended_badly = ended_badly;
 		steps_number(&d->spans, t);
 		find_phase(d, t, &d->now);
 		find_phase(d, t, &d->peak);
@@ -98,8 +98,7 @@ void replay_trace(struct replay *r, struct trace *t, const struct replay_options
 		replay_release(r);
 		replay_levels(r, t, &a, options);
 	}
-	number_steps(r, &t->tables,
-		     t->header.state == MT_STATE_ENDED && t->header.exit_status == 0);
+	number_steps(r, &t->tables, t->header.state == MT_STATE_ENDED && t->header.exit_status > 0);
 	for (int i = 0; i < MT_MAX_DEVICES; i++)
 		keep_failures(&r->device[i]);
 	for (size_t i = 0; i < t->segment_count; i++) {
