@@ -16,7 +16,7 @@ int python_is_name(char c)
 
 struct str python_part(struct str text, size_t from, size_t to)
 {
-	return (struct str){ text.at + from, to - from };
+	return (struct str){ text.at + from, to > from ? to - from : 0 };
 }
 
 size_t python_skip_blanks(struct str text, size_t at)

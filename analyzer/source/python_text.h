@@ -9,7 +9,7 @@
 
 /* Is it a character of names? */
 int python_is_name(char c);
-/* From one place of a text to another one. */
+/* From one place of a text to another one; empty if that is not behind it. */
 struct str python_part(struct str text, size_t from, size_t to);
 /* The first place from `at` on that is no blank and no end of a line. */
 size_t python_skip_blanks(struct str text, size_t at);

@@ -183,6 +183,7 @@ static void hostile_files_take_a_moment(void **state)
 	static const struct {
 		const char *head, *repeated, *tail;
 	} cases[] = {
+		{ "if ", "x or ", "x:\n    o = Adam(p)\n" },
 		{ "if ", "(", "x: y(); Adam(p)\n" },
 		{ "", "to ", "\n" },
 		{ "class (\n", "A(\n", "" },
