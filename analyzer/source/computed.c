@@ -27,10 +27,7 @@ int job_source_computes(struct job_source *s, uint32_t stack)
 		if (!f)
 			return 0;
 		statement = python_text(f, python_statement(f, frame->line));
-		for (size_t k = 0; k < ARRAY_SIZE(moves); k++)
-			if (python_has_word(statement, moves[k]))
-				return 0;
-		return 1;
+		return !python_has_any(statement, moves, ARRAY_SIZE(moves));
 	}
 	return 0;
 }

@@ -59,7 +59,7 @@ static enum truth in_argv(const struct tables *t, const struct python_file *f, s
 /* `args.name`, where argparse stores True for "--name". */
 static enum truth of_argparse(const struct tables *t, const struct python_file *f, struct str name)
 {
-	struct str text = { f->text, f->length };
+	struct str text = python_whole(f);
 	char flag[MOST_FLAG] = "--";
 	struct str of = { flag, name.length + 2 };
 
@@ -125,17 +125,7 @@ static enum truth value_of(const struct tables *t, const struct python_file *f,
 /* The condition of an `if` that begins a text, up to its colon. */
 static struct str condition_of(struct str statement)
 {
-	size_t depth = 0, end = 0;
-
-	for (; end < statement.length; end++) {
-		char c = statement.at[end];
-
-		if (c == ':' && !depth)
-			break;
-		depth += c == '(' || c == '[' || c == '{';
-		depth -= depth && (c == ')' || c == ']' || c == '}');
-	}
-	return python_part(statement, strlen("if "), end);
+	return python_part(statement, strlen("if "), python_find_outside(statement, 0, ":"));
 }
 
 /* Of the statement of a place itself: `if c: statement`, and `a if c else b`. */
@@ -164,6 +154,14 @@ static enum truth in_statement(const struct tables *t, const struct python_file 
 	return at > end ? opposite(value_of(t, f, condition, 0)) : IS_TRUE;
 }
 
+/* Of the line of an `if`. */
+static enum truth of_if(const struct tables *t, const struct python_file *f, uint32_t line)
+{
+	size_t begin = f->starts[line - 1] + python_indent(f, line);
+
+	return value_of(t, f, condition_of(python_statement_at(f, begin)), 0);
+}
+
 /* Of an `else`: what its `if` says. */
 static enum truth of_else(const struct tables *t, const struct python_file *f, uint32_t line)
 {
@@ -174,36 +172,24 @@ static enum truth of_else(const struct tables *t, const struct python_file *f, u
 
 		if (n == SIZE_MAX || n > indent)
 			continue;
-		if (n == indent && python_begins_with(f, line, "if *"))
-			return opposite(value_of(
-				t, f, condition_of(python_statement_at(f, f->starts[line - 1] + n)),
-				0));
-		break;
+		return n == indent && python_begins_with(f, line, "if *")
+			       ? opposite(of_if(t, f, line))
+			       : IS_UNKNOWN;
 	}
 	return IS_UNKNOWN;
 }
 
 enum truth conditions_at(const struct tables *t, const struct python_file *f, size_t place)
 {
-	uint32_t line = python_statement(f, python_line_at(f, place)).first;
-	uint32_t first = python_function(f, line).first;
-	size_t indent = line ? python_indent(f, line) : SIZE_MAX;
+	uint32_t head = python_line_at(f, place), first = python_function(f, head).first;
 	enum truth all = in_statement(t, f, place);
 
-	while (indent && line-- > first && line) {
-		size_t n = python_indent(f, line);
-
-		if (n >= indent)
-			continue;
-		indent = n;
-		if (python_begins_with(f, line, "if *"))
-			all = both(all, value_of(t, f,
-						 condition_of(python_statement_at(
-							 f, f->starts[line - 1] + n)),
-						 0));
-		else if (python_begins_with(f, line, "else*"))
-			all = both(all, of_else(t, f, line));
-		else if (python_begins_with(f, line, "elif *"))
+	while ((head = python_head(f, head)) > 0 && head >= first) {
+		if (python_begins_with(f, head, "if *"))
+			all = both(all, of_if(t, f, head));
+		else if (python_begins_with(f, head, "else*"))
+			all = both(all, of_else(t, f, head));
+		else if (python_begins_with(f, head, "elif *"))
 			all = both(all, IS_UNKNOWN);
 	}
 	return all;

@@ -15,18 +15,9 @@ struct filter {
  * is none. */
 static struct str condition_at(struct str text, size_t at)
 {
-	size_t depth = 0, end = at, begin;
+	size_t end = python_find_outside(text, at, ")]}:");
 
-	for (; end < text.length; end++) {
-		char c = text.at[end];
-
-		if (!depth && (c == ')' || c == ']' || c == '}' || c == ':'))
-			break;
-		depth += c == '(' || c == '[' || c == '{';
-		depth -= c == ')' || c == ']' || c == '}';
-	}
-	begin = python_find_word(python_part(text, 0, end), at, WORD("if"));
-	return python_part(text, begin, end);
+	return python_part(text, python_find_word(python_part(text, 0, end), at, WORD("if")), end);
 }
 
 static int is_in_quotes(char c)
@@ -81,7 +72,7 @@ static int passes(const struct filter *filter, struct str name)
 
 int filtered_add(struct optimized *o, const struct python_file *f, struct str text, size_t at)
 {
-	struct str all = { f->text, f->length };
+	struct str all = python_whole(f);
 	struct filter filter;
 	size_t behind = at;
 	int found = 0;

@@ -50,6 +50,14 @@ void job_source_end(struct job_source *s)
 	free(s->generated);
 }
 
+const struct python_file *job_source_next(const struct job_source *s, const struct python_file *f)
+{
+	for (size_t i = f ? (size_t)(f - s->files.list) + 1 : 0; i < s->files.count; i++)
+		if (s->files.list[i].line_count && job_source_is_own(s->files.list[i].path))
+			return &s->files.list[i];
+	return NULL;
+}
+
 const struct python_file *job_source_file(struct job_source *s, const struct mt_frame *frame)
 {
 	const struct python_file *f =

@@ -25,6 +25,9 @@ void job_source_end(struct job_source *s);
 
 /* Is it a file of the job itself, and of no library? */
 int job_source_is_own(struct str path);
+/* The job's own file behind `f` that could be read, or the first one if that is NULL; NULL: no
+ * more. */
+const struct python_file *job_source_next(const struct job_source *s, const struct python_file *f);
 /* The file of a frame, which may be a library's that calls parts of a model; NULL: it, or the line,
  * is not there, or too much was asked for, so that a huge file cannot keep a report waiting. */
 const struct python_file *job_source_file(struct job_source *s, const struct mt_frame *frame);

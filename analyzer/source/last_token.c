@@ -31,7 +31,6 @@ static int takes_last(const struct python_file *f, uint32_t line)
 {
 	struct python_range function = python_function(f, line), at = python_statement(f, line);
 	struct python_names result = { 0 };
-
 	struct str own = python_text(f, at);
 	size_t open = python_target(own).length;
 
@@ -41,7 +40,7 @@ static int takes_last(const struct python_file *f, uint32_t line)
 	open = python_behind_bracket(own, open);
 	if (has_last(python_part(own, open, own.length)))
 		return 1;
-	python_names_add(&result, python_text(f, at));
+	python_names_add(&result, own);
 	for (uint32_t i = at.last + 1; i <= function.last && result.count;) {
 		struct python_range next = python_statement(f, i);
 		struct str text = python_text(f, next);

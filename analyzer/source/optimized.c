@@ -24,15 +24,10 @@ int optimized_is_class(struct str name)
 	       python_matches_any(name, patterns);
 }
 
-static struct str whole(const struct python_file *f)
-{
-	return (struct str){ f->text, f->length };
-}
-
 /* Does a `for` give values to that name, so that it stands for several parts? */
 static int is_of_loop(const struct python_file *f, struct str name)
 {
-	struct str text = whole(f);
+	struct str text = python_whole(f);
 
 	for (size_t at = 0; (at = python_find_word(text, at, WORD("for"))) < text.length; at++) {
 		size_t in = python_find_word(text, at, WORD("in"));
@@ -93,30 +88,13 @@ static struct str function_at(const struct python_file *f, size_t place)
 						       : python_part(statement, 0, 0);
 }
 
-/* Where the element of a list that begins at `at` ends, at a comma, or at a `+` if one is asked
- * for. */
-static size_t end_of_element(struct str text, size_t at, char separator)
-{
-	size_t depth = 0;
-
-	for (; at < text.length; at++) {
-		char c = text.at[at];
-
-		if (!depth && c == separator)
-			break;
-		depth += c == '(' || c == '[' || c == '{';
-		depth -= depth && (c == ')' || c == ']' || c == '}');
-	}
-	return at;
-}
-
 static void add_expression(struct optimized *o, const struct python_file *f, struct str text,
 			   int depth);
 
 /* Adds the parts of what a name stands for: of its assignments, or of the function of that name. */
 static void add_name(struct optimized *o, const struct python_file *f, struct str name, int depth)
 {
-	struct str text = whole(f), statement;
+	struct str text = python_whole(f), statement;
 	size_t found = 0;
 
 	if (o->unknown || ++o->names > MOST_NAMES) {
@@ -148,19 +126,20 @@ static void add_group(struct optimized *o, const struct python_file *f, struct s
 	if (value >= group.length || group.at[value] != ':')
 		o->unknown = 1;
 	else
-		add_expression(o, f,
-			       python_part(group, value + 1,
-					   end_of_element(python_part(group, 0, group.length - 1),
-							  value + 1, ',')),
-			       depth + 1);
+		add_expression(
+			o, f,
+			python_part(group, value + 1,
+				    python_find_outside(python_part(group, 0, group.length - 1),
+							value + 1, ",")),
+			depth + 1);
 }
 
 /* Adds the parts of each element of a list, or of a sum of lists. */
 static void add_elements(struct optimized *o, const struct python_file *f, struct str list,
-			 char separator, int depth)
+			 const char *separator, int depth)
 {
 	for (size_t at = 0, end; at < list.length; at = end + 1) {
-		end = end_of_element(list, at, separator);
+		end = python_find_outside(list, at, separator);
 		add_expression(o, f, python_part(list, at, end), depth + 1);
 	}
 }
@@ -181,8 +160,8 @@ static void add_expression(struct optimized *o, const struct python_file *f, str
 		o->unknown |= text.length > 0;
 		return;
 	}
-	if (end_of_element(text, 0, '+') < text.length) {
-		add_elements(o, f, text, '+', depth);
+	if (python_find_outside(text, 0, "+") < text.length) {
+		add_elements(o, f, text, "+", depth);
 		return;
 	}
 	while (open < text.length && (python_is_name(text.at[open]) || text.at[open] == '.'))
@@ -197,7 +176,7 @@ static void add_expression(struct optimized *o, const struct python_file *f, str
 		}
 		if (python_matches_any(python_part(text, 0, open), lists) &&
 		    !python_has_word(inside, WORD("for"))) {
-			add_elements(o, f, inside, ',', depth);
+			add_elements(o, f, inside, ",", depth);
 			return;
 		}
 	}
@@ -221,8 +200,8 @@ static void add_argument(struct optimized *o, const struct python_file *f, struc
 	if (str_matches(python_part(arguments, begin, key), "params") && value < arguments.length &&
 	    arguments.at[value] == '=')
 		begin = value + 1;
-	add_expression(o, f, python_part(arguments, begin, end_of_element(arguments, begin, ',')),
-		       0);
+	add_expression(
+		o, f, python_part(arguments, begin, python_find_outside(arguments, begin, ",")), 0);
 }
 
 /* Does a statement use parameters without giving them to an optimizer? */
@@ -243,17 +222,14 @@ static int only_looks(struct str statement)
 		WORD("for"),
 	};
 
-	for (size_t i = 0; i < ARRAY_SIZE(words); i++)
-		if (python_has_word(statement, words[i]))
-			return 1;
-	return 0;
+	return python_has_any(statement, words, ARRAY_SIZE(words));
 }
 
 /* Adds X of each X.parameters() that a call takes whose function is not known: it may make an
  * optimizer. */
 static void add_all_passed(struct optimized *o, const struct tables *t, const struct python_file *f)
 {
-	struct str text = whole(f);
+	struct str text = python_whole(f);
 	size_t found = 0;
 
 	for (size_t at = 0;
@@ -283,7 +259,7 @@ static int may_be_maker(struct str name)
  * model? */
 static int may_make_one(const struct python_file *f, struct str name)
 {
-	struct str text = whole(f);
+	struct str text = python_whole(f);
 
 	if (!may_be_maker(name))
 		return 0;
@@ -296,7 +272,7 @@ static int may_make_one(const struct python_file *f, struct str name)
 /* A call, whose bracket is at `open`. */
 static void add_call(struct optimized *o, const struct python_file *f, size_t open)
 {
-	struct str text = whole(f);
+	struct str text = python_whole(f);
 	struct str name = python_part(text, python_begin_of_name(text, open), open);
 	size_t close = python_behind_bracket(text, open);
 	struct str arguments = python_part(text, open + 1, close > open + 1 ? close - 1 : open + 1);
@@ -345,7 +321,7 @@ static void add_wrapped(struct optimized *o, const struct python_file *f, size_t
 		number += statement.at[i] == ',';
 	name = element_of(target, memchr(target.at, ',', target.length) ? number : 0);
 	if (name.length)
-		add_part(o, f, whole(f), (size_t)(name.at - f->text) + name.length);
+		add_part(o, f, python_whole(f), (size_t)(name.at - f->text) + name.length);
 }
 
 static void add_all_wrapped(struct optimized *o, const struct python_file *f)
@@ -357,7 +333,8 @@ static void add_all_wrapped(struct optimized *o, const struct python_file *f)
 		size_t found = 0;
 
 		for (size_t at = 0;
-		     (at = python_find_word(whole(f), at, name)) < f->length && found < MOST_CALLS;
+		     (at = python_find_word(python_whole(f), at, name)) < f->length &&
+		     found < MOST_CALLS;
 		     at++, found++)
 			add_wrapped(o, f, at);
 	}
@@ -372,7 +349,7 @@ void optimized_add(struct optimized *o, const struct tables *t, const struct pyt
 
 		if (f->text[at] != '(')
 			continue;
-		name = python_part(whole(f), python_begin_of_name(whole(f), at), at);
+		name = python_part(python_whole(f), python_begin_of_name(python_whole(f), at), at);
 		if (!optimized_is_class(name) && !may_be_maker(name))
 			continue;
 		if (++calls > MOST_CALLS) {

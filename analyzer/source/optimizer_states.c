@@ -44,17 +44,13 @@ static int is_set(struct str arguments, struct str name)
 /* Arguments before the first with a name. */
 static size_t positional(struct str arguments)
 {
-	size_t depth = 0, count = 1;
+	struct str inside = python_part(arguments, 1, arguments.length - 1);
+	size_t count = 1;
 
-	for (size_t i = 1; i + 1 < arguments.length; i++) {
-		char c = arguments.at[i];
-
-		depth += c == '(' || c == '[' || c == '{';
-		depth -= depth && (c == ')' || c == ']' || c == '}');
-		if (!depth && c == '=')
+	for (size_t at = 0; (at = python_find_outside(inside, at, ",=")) < inside.length; at++) {
+		if (inside.at[at] == '=')
 			return count - 1;
-		count += !depth && c == ',' &&
-			 python_skip_blanks(arguments, i + 1) + 1 < arguments.length;
+		count += python_skip_blanks(inside, at + 1) < inside.length;
 	}
 	return count;
 }
@@ -81,7 +77,7 @@ static int states_of(size_t class, struct str arguments)
 /* The states of what stands at a name: the call of a class; NONE_YET: it makes no optimizer. */
 static int states_at(const struct job_source *s, const struct python_file *f, struct str name)
 {
-	struct str text = { f->text, f->length }, statement;
+	struct str text = python_whole(f), statement;
 	size_t at = (size_t)(name.at - f->text), open = python_skip_blanks(text, at + name.length);
 
 	if (!optimized_is_class(name))
@@ -105,17 +101,12 @@ int job_source_states(const struct job_source *s)
 {
 	int states = NONE_YET;
 
-	for (size_t i = 0; i < s->files.count; i++) {
-		const struct python_file *f = &s->files.list[i];
-		struct str text = { f->text, f->length };
+	for (const struct python_file *f = NULL; (f = job_source_next(s, f));) {
+		struct str name;
 
-		if (!f->line_count || !job_source_is_own(f->path))
-			continue;
-		for (size_t at = 0, end; at < text.length; at = end + 1) {
-			int found;
+		for (size_t at = 0; (name = python_next_name(python_whole(f), &at)).length;) {
+			int found = states_at(s, f, name);
 
-			end = python_end_of_name(text, at);
-			found = end > at ? states_at(s, f, python_part(text, at, end)) : NONE_YET;
 			if (found == UNKNOWN || (found >= 0 && states >= 0 && found != states))
 				return UNKNOWN;
 			states = found >= 0 ? found : states;

@@ -238,49 +238,51 @@ int python_begins_with(const struct python_file *f, uint32_t line, const char *p
 	return n != SIZE_MAX && str_matches((struct str){ text.at + n, text.length - n }, pattern);
 }
 
+uint32_t python_head(const struct python_file *f, uint32_t line)
+{
+	uint32_t head = python_statement(f, line).first;
+	size_t indent = head ? python_indent(f, head) : 0;
+
+	while (indent && head > 1)
+		if (python_indent(f, --head) < indent)
+			return head;
+	return 0;
+}
+
+/* The last line of the body of a compound statement, up to `last`; its own one if it has none. */
+static uint32_t end_of_body(const struct python_file *f, uint32_t head, uint32_t last)
+{
+	uint32_t end = python_statement(f, head).last;
+
+	while (end < last && python_indent(f, end + 1) > python_indent(f, head))
+		end++;
+	return end;
+}
+
 struct python_range python_function(const struct python_file *f, uint32_t line)
 {
-	struct python_range r = python_statement(f, line);
-	size_t indent = r.first ? python_indent(f, r.first) : SIZE_MAX, of_def = 0;
+	uint32_t head = python_statement(f, line).first;
 
-	if (indent == SIZE_MAX)
+	if (!head || python_indent(f, head) == SIZE_MAX)
 		return (struct python_range){ 0, 0 };
-	for (r.last = 0; r.first > 1 && indent && !r.last;) {
-		size_t n = python_indent(f, --r.first);
-
-		if (n >= indent)
-			continue;
-		indent = of_def = n;
-		r.last = (python_begins_with(f, r.first, "def *") ||
-			  python_begins_with(f, r.first, "async def *"))
-				 ? r.first
-				 : 0;
-	}
-	if (!r.last)
-		return (struct python_range){ 1, f->line_count };
-	while (r.last < f->line_count &&
-	       (python_indent(f, r.last + 1) == SIZE_MAX || python_indent(f, r.last + 1) > of_def))
-		r.last++;
-	return r;
+	while ((head = python_head(f, head)) > 0)
+		if (python_begins_with(f, head, "def *") ||
+		    python_begins_with(f, head, "async def *"))
+			return (struct python_range){ head, end_of_body(f, head, f->line_count) };
+	return (struct python_range){ 1, f->line_count };
 }
 
 uint32_t python_loop(const struct python_file *f, uint32_t line, struct python_range *body)
 {
 	struct python_range function = python_function(f, line);
-	uint32_t head = python_statement(f, line).first;
-	size_t indent = head ? python_indent(f, head) : 0;
+	uint32_t head = line;
 
-	while (indent && head > 1 && --head >= function.first) {
-		if (python_indent(f, head) >= indent)
-			continue;
-		indent = python_indent(f, head);
+	while ((head = python_head(f, head)) > 0 && head >= function.first) {
 		if (!python_begins_with(f, head, "for *") &&
 		    !python_begins_with(f, head, "while *"))
 			continue;
-		body->first = body->last = python_statement(f, head).last;
-		while (body->last < function.last && python_indent(f, body->last + 1) > indent)
-			body->last++;
-		body->first++;
+		body->first = python_statement(f, head).last + 1;
+		body->last = end_of_body(f, head, function.last);
 		return head;
 	}
 	return 0;
@@ -301,7 +303,7 @@ struct str python_statement_at(const struct python_file *f, size_t place)
 
 struct str python_assignment(const struct python_file *f, struct str name, size_t *from)
 {
-	struct str text = { f->text, f->length };
+	struct str text = python_whole(f);
 
 	while ((*from = python_find_word(text, *from, name)) < text.length) {
 		struct str statement = python_statement_at(f, *from);

@@ -50,11 +50,19 @@ uint32_t python_line_at(const struct python_file *f, size_t place);
  * part alone. */
 struct python_range python_statement(const struct python_file *f, uint32_t line);
 struct str python_text(const struct python_file *f, struct python_range lines);
+static inline struct str python_whole(const struct python_file *f)
+{
+	return (struct str){ f->text, f->length };
+}
+
 /* What stands in the file where `text`, a part of f->text, is. */
 struct str python_raw(const struct python_file *f, struct str text);
 /* The statement at an offset of the text, from its first word on; empty if it has more than 16 KiB.
  */
 struct str python_statement_at(const struct python_file *f, size_t place);
+/* The head of the innermost compound statement around a line: the last line before it with a
+ * smaller indentation; 0: there is none. */
+uint32_t python_head(const struct python_file *f, uint32_t line);
 /* The innermost function around a line, with its `def`; outside of functions, all lines. */
 struct python_range python_function(const struct python_file *f, uint32_t line);
 /* The head of the innermost loop around a line, within its function, and the lines behind the head

@@ -56,6 +56,16 @@ size_t python_end_of_name(struct str text, size_t begin)
 	return begin;
 }
 
+struct str python_next_name(struct str text, size_t *at)
+{
+	size_t begin = *at;
+
+	while (begin < text.length && !python_is_name(text.at[begin]))
+		begin++;
+	*at = python_end_of_name(text, begin);
+	return python_part(text, begin, *at);
+}
+
 size_t python_find_word(struct str text, size_t from, struct str name)
 {
 	while (from + name.length <= text.length) {
@@ -86,23 +96,42 @@ int python_matches_any(struct str text, const char *const *patterns)
 	return 0;
 }
 
-struct str python_target(struct str statement)
+int python_has_any(struct str text, const struct str *words, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (python_has_word(text, words[i]))
+			return 1;
+	return 0;
+}
+
+size_t python_find_outside(struct str text, size_t at, const char *chars)
 {
 	size_t depth = 0;
 
-	for (size_t i = 0; i + 1 < statement.length; i++) {
-		char c = statement.at[i];
+	for (; at < text.length; at++) {
+		char c = text.at[at];
 
+		if (!depth && c && strchr(chars, c))
+			break;
 		depth += c == '(' || c == '[' || c == '{';
 		depth -= depth && (c == ')' || c == ']' || c == '}');
-		if (c != '=' || depth)
-			continue;
-		if (statement.at[i + 1] == '=' || (i && strchr("=!<>", statement.at[i - 1])))
-			i++;
-		else
-			return (struct str){ statement.at, i };
 	}
-	return (struct str){ statement.at, 0 };
+	return at;
+}
+
+struct str python_target(struct str statement)
+{
+	size_t at = 0;
+
+	while ((at = python_find_outside(statement, at, "=")) + 1 < statement.length) {
+		int compares =
+			statement.at[at + 1] == '=' || (at && strchr("=!<>", statement.at[at - 1]));
+
+		if (!compares)
+			return python_part(statement, 0, at);
+		at += 2;
+	}
+	return python_part(statement, 0, 0);
 }
 
 size_t python_behind_bracket(struct str text, size_t open)

@@ -19,11 +19,17 @@ struct str python_trimmed(struct str text);
  * place if there is none. */
 size_t python_begin_of_name(struct str text, size_t end);
 size_t python_end_of_name(struct str text, size_t begin);
+/* The next name from `*at` on, which becomes the place behind it; empty: there is none. */
+struct str python_next_name(struct str text, size_t *at);
 /* The place of `name` in `text` from `from` on, as a whole word; text.length: there is none. */
 size_t python_find_word(struct str text, size_t from, struct str name);
 int python_has_word(struct str text, struct str word);
 /* Does a text match one of the patterns (util/glob.h)? The last one is NULL. */
 int python_matches_any(struct str text, const char *const *patterns);
+int python_has_any(struct str text, const struct str *words, size_t count);
+/* The first place from `at` on that has one of the characters and is in no bracket that opens
+ * behind `at`; text.length: there is none. */
+size_t python_find_outside(struct str text, size_t at, const char *chars);
 /* What an assignment sets, that is, its text before the `=`; empty: the statement is none. */
 struct str python_target(struct str statement);
 /* Behind the bracket that closes the one at `open`; text.length if none does within 64 KiB. */

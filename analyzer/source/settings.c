@@ -10,7 +10,7 @@
  * the place before its name. */
 static int is_of_trained(const struct model_parts *trained, const struct python_file *f, size_t dot)
 {
-	struct str text = { f->text, f->length };
+	struct str text = python_whole(f);
 	size_t end = dot, begin = python_begin_of_name(text, end);
 
 	if (end && text.at[end - 1] == ')') {
@@ -38,7 +38,7 @@ static int is_of_model(const struct job_source *s, const struct python_file *f, 
 static int asks_for(const struct job_source *s, const struct python_file *f, struct str word,
 		    const char *behind)
 {
-	struct str text = { f->text, f->length };
+	struct str text = python_whole(f);
 
 	for (size_t at = 0; (at = python_find_word(text, at, word)) < text.length;) {
 		struct str rest = { text.at + at + word.length, text.length - at - word.length };
@@ -53,14 +53,10 @@ static int asks_for(const struct job_source *s, const struct python_file *f, str
 
 int job_source_recomputes(const struct job_source *s)
 {
-	for (size_t i = 0; i < s->files.count; i++) {
-		const struct python_file *f = &s->files.list[i];
-
-		if (f->line_count && job_source_is_own(f->path) &&
-		    (asks_for(s, f, WORD("gradient_checkpointing_enable"), "(*") ||
-		     asks_for(s, f, WORD("gradient_checkpointing"), "=True*")))
+	for (const struct python_file *f = NULL; (f = job_source_next(s, f));)
+		if (asks_for(s, f, WORD("gradient_checkpointing_enable"), "(*") ||
+		    asks_for(s, f, WORD("gradient_checkpointing"), "=True*"))
 			return 1;
-	}
 	return 0;
 }
 
@@ -68,7 +64,7 @@ int job_source_recomputes(const struct job_source *s)
 static int converts(const struct job_source *s, const struct python_file *f)
 {
 	static const struct str methods[] = { WORD("double"), WORD("to") };
-	struct str text = { f->text, f->length };
+	struct str text = python_whole(f);
 
 	for (size_t i = 0; i < ARRAY_SIZE(methods); i++)
 		for (size_t at = 0; (at = python_find_word(text, at, methods[i])) < text.length;) {
@@ -92,7 +88,7 @@ static int sets_default(const struct job_source *s, const struct python_file *f)
 {
 	static const struct str types[] = { WORD("float64"), WORD("double") };
 	const struct str setter = WORD("set_default_dtype");
-	struct str text = { f->text, f->length };
+	struct str text = python_whole(f);
 
 	for (size_t at = 0; (at = python_find_word(text, at, setter)) < text.length;) {
 		size_t open = at += setter.length, close = python_behind_bracket(text, open);
@@ -112,27 +108,22 @@ static int asks_lightning(const struct job_source *s, const struct python_file *
 {
 	static const char setting[] = "64-true";
 	const char *at = memmem(f->raw, f->length, setting, strlen(setting));
-	const size_t place = at ? (size_t)(at - f->raw) : 0;
-
+	size_t place = at ? (size_t)(at - f->raw) : 0;
 	struct str before;
 
 	/* As a value, and neither in a comment nor in a list of choices. */
 	if (!place || (f->text[place - 1] != '"' && f->text[place - 1] != '\''))
 		return 0;
-	before = python_trimmed(python_part((struct str){ f->text, place - 1 }, 0, place - 1));
+	before = python_trimmed(python_part(python_whole(f), 0, place - 1));
 	return (str_matches(before, "*=") || str_matches(before, "* else")) &&
 	       conditions_at(s->tables, f, place) == IS_TRUE;
 }
 
 int job_source_is_float64(const struct job_source *s)
 {
-	for (size_t i = 0; i < s->files.count; i++) {
-		const struct python_file *f = &s->files.list[i];
-
-		if (f->line_count && job_source_is_own(f->path) &&
-		    (sets_default(s, f) || asks_lightning(s, f) || converts(s, f)))
+	for (const struct python_file *f = NULL; (f = job_source_next(s, f));)
+		if (sets_default(s, f) || asks_lightning(s, f) || converts(s, f))
 			return 1;
-	}
 	return 0;
 }
 
@@ -141,31 +132,21 @@ static int speaks_of_training(const struct python_file *f)
 {
 	static const char *const patterns[] = { "backward", "fit",  "train*",
 						"*Trainer", "step", NULL };
-	struct str text = { f->text, f->length };
+	struct str word;
 
-	for (size_t at = 0, end; at < text.length; at = end + 1) {
-		struct str word;
-
-		end = python_end_of_name(text, at);
-		word = python_part(text, at, end);
-		if (end > at && (python_matches_any(word, patterns) || optimized_is_class(word)))
+	for (size_t at = 0; (word = python_next_name(python_whole(f), &at)).length;)
+		if (python_matches_any(word, patterns) || optimized_is_class(word))
 			return 1;
-	}
 	return 0;
 }
 
 int job_source_infers(const struct job_source *s)
 {
-	int is_there = 0;
+	const struct python_file *f = job_source_next(s, NULL);
+	int is_there = f != NULL;
 
-	for (size_t i = 0; i < s->files.count; i++) {
-		const struct python_file *f = &s->files.list[i];
-
-		if (!f->line_count || !job_source_is_own(f->path))
-			continue;
-		is_there = 1;
+	for (; f; f = job_source_next(s, f))
 		if (speaks_of_training(f))
 			return 0;
-	}
 	return is_there;
 }

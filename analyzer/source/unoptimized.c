@@ -67,7 +67,7 @@ static int constructs(struct str assignment)
 /* Does the file assign to that name, or define it? */
 static int is_defined(const struct python_file *f, struct str name)
 {
-	struct str text = { f->text, f->length };
+	struct str text = python_whole(f);
 	size_t at = 0;
 
 	if (python_assignment(f, name, &at).length)
@@ -108,16 +108,11 @@ static struct str arguments_of(const struct job_source *s, struct str statement)
 static int is_without_graph(const struct job_source *s, const struct python_file *f, uint32_t line)
 {
 	static const struct str words[] = { WORD("no_grad"), WORD("inference_mode") };
-	uint32_t first = python_function(f, line).first, head = python_statement(f, line).first;
-	size_t indent = head ? python_indent(f, head) : 0;
+	uint32_t first = python_function(f, line).first, head = line;
 
-	while (indent && head > 1 && --head >= first) {
-		struct str text;
+	while ((head = python_head(f, head)) > 0 && head >= first) {
+		struct str text = python_text(f, python_statement(f, head));
 
-		if (python_indent(f, head) >= indent)
-			continue;
-		indent = python_indent(f, head);
-		text = python_text(f, python_statement(f, head));
 		for (size_t i = 0; python_begins_with(f, head, "with *") && i < ARRAY_SIZE(words);
 		     i++) {
 			size_t at = python_find_word(text, 0, words[i]);

@@ -2,14 +2,6 @@
 
 #include "source/loops.h"
 
-static int has_any(struct str text, const struct str *words, size_t count)
-{
-	for (size_t i = 0; i < count; i++)
-		if (python_has_word(text, words[i]))
-			return 1;
-	return 0;
-}
-
 /* Does a statement of the loop make something of a value that is not the last one: a list, a sum of
  * losses, gradients? */
 static int keeps(const struct python_names *of, const struct python_names *fed,
@@ -20,10 +12,10 @@ static int keeps(const struct python_names *of, const struct python_names *fed,
 	static const struct str lists[] = { WORD("append"), WORD("extend"), WORD("yield") };
 	struct str target = python_target(statement);
 
-	if (has_any(statement, gradients, ARRAY_SIZE(gradients)))
+	if (python_has_any(statement, gradients, ARRAY_SIZE(gradients)))
 		return 1;
 	if (!target.length)
-		return has_any(statement, lists, ARRAY_SIZE(lists));
+		return python_has_any(statement, lists, ARRAY_SIZE(lists));
 	return target.at[target.length - 1] == '+' && python_names_used(of, statement) &&
 	       !python_names_in(fed, target);
 }
