@@ -162,6 +162,13 @@ static void count_calls(struct call_count *c, uint64_t blocks)
 		c->fewest = blocks;
 }
 
+/* Did a call of a model make the blocks, for its backward pass or its results? */
+static int is_of_call(const struct metrics_pass *p, const struct block_group *g)
+{
+	return (g->category == CATEGORY_ACTIVATIONS || g->category == CATEGORY_TEMPORARIES) &&
+	       tags_at(p, g->stack) & TAGGED(MODEL);
+}
+
 /* Of a loop, by its stacks: the activations of its calls but for the newest, and their number. A
  * few small blocks may be of one call alone, and a single block one that the layer at work will
  * free. */
@@ -174,11 +181,8 @@ static bytes earlier_calls(const struct metrics_pass *p, const struct snapshot *
 	for (int all = 1; all >= 0; all--)
 		for (size_t i = 0; i < live->count; i++) {
 			const struct block_group *g = &live->groups[i];
-			stack_tags tags = tags_at(p, g->stack);
 
-			if ((g->category != CATEGORY_ACTIVATIONS &&
-			     g->category != CATEGORY_TEMPORARIES) ||
-			    !(tags & TAGGED(MODEL)) || tags & TAGGED(LOSS) ||
+			if (!is_of_call(p, g) || tags_at(p, g->stack) & TAGGED(LOSS) ||
 			    !is_of_loop(source, g->stack))
 				continue;
 			if (all)
@@ -202,8 +206,7 @@ static bytes live_of_calls(const struct metrics_pass *p, const struct snapshot *
 	for (size_t i = 0; i < live->count; i++) {
 		const struct block_group *g = &live->groups[i];
 
-		if ((g->category != CATEGORY_ACTIVATIONS && g->category != CATEGORY_TEMPORARIES) ||
-		    !(tags_at(p, g->stack) & TAGGED(MODEL)) || !is_of_kind(source, g->stack))
+		if (!is_of_call(p, g) || !is_of_kind(source, g->stack))
 			continue;
 		blocks += g->blocks;
 		add(&sum, g->bytes);

@@ -8,7 +8,6 @@
 #include "trace/visit.h"
 #include "util/buf.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 struct cache_pass {
@@ -81,23 +80,6 @@ static uint32_t find_stacks(unsigned char *is_cache, const struct snapshot *live
 	return best;
 }
 
-/* 215 is 2.15; 0: unknown. */
-static int torch_version(const struct tables *t)
-{
-	const struct meta *m = tables_meta(t, MT_META_VERSION "torch");
-	struct buf b = { 0 };
-	int major = 0, minor = 0;
-
-	if (!m)
-		return 0;
-	buf_add_clean(&b, m->value);
-	if (sscanf(b.text, "%d.%d", &major, &minor) != 2 || major < 0 || major > 99 || minor < 0 ||
-	    minor > 99)
-		major = minor = 0;
-	buf_release(&b);
-	return 100 * major + minor;
-}
-
 /* The memory that PyTorch's allocator can have; 0: unknown. A job that ran out shows that none is
  * left. */
 static bytes room_of(const struct device *d)
@@ -134,7 +116,7 @@ void replay_cache(struct device *d, int device, const struct trace *t, const str
 					      .series = *history_series(&h->stacks[stack]),
 					      .room = room_of(d),
 					      .conf = conf.text ? conf.text : "",
-					      .torch_version = torch_version(&t->tables) });
+					      .torch_version = tables_torch_version(&t->tables) });
 		live_set_init(&p.live);
 		trace_visit(t, &visitor);
 		live_set_release(&p.live);

@@ -1,5 +1,6 @@
 #include "trace/tables.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -253,4 +254,19 @@ struct str tables_allocator_conf(const struct tables *t)
 			return m->value;
 	}
 	return (struct str){ "", 0 };
+}
+
+int tables_torch_version(const struct tables *t)
+{
+	const struct meta *m = tables_meta(t, MT_META_VERSION "torch");
+	char text[16] = "";
+	int major, minor;
+
+	if (!m)
+		return 0;
+	memcpy(text, m->value.at,
+	       m->value.length < sizeof(text) ? m->value.length : sizeof(text) - 1);
+	return sscanf(text, "%2d.%2d", &major, &minor) == 2 && major > 0 && minor >= 0
+		       ? 100 * major + minor
+		       : 0;
 }

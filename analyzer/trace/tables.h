@@ -74,5 +74,7 @@ const struct meta *tables_meta(const struct tables *t, const char *key);
 struct str tables_argv(const struct tables *t);
 /* The caching allocator's settings in the environment; empty: none. */
 struct str tables_allocator_conf(const struct tables *t);
+/* The version of PyTorch: 215 is 2.15; 0: unknown. */
+int tables_torch_version(const struct tables *t);
 
 #endif
