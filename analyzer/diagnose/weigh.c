@@ -129,6 +129,10 @@ const char *rule_confidence_of(const struct metrics *m, enum rule rule, bytes we
 	/* One earlier step and this one: each step may replace what the one before has left. */
 	if (rule == RULE_EARLIER_STEP_KEPT && m->left_steps < 3)
 		c++;
+	/* Behind the first step, the states are there in any job: another cause may have made this
+	 * step larger than it should be. */
+	if (rule == RULE_OPT_FIRST_STEP_JUMP && m->step > 1)
+		c++;
 	/* What earlier steps have left may be a history, of which each step adds some. */
 	if (rule == RULE_GRADIENT_COPIES && SHARE(m->left, 5))
 		c++;

@@ -415,6 +415,8 @@ static void record_cache(const struct moment_pass *s)
 		if (g->category != CATEGORY_KV_CACHE || !g->stack || !g->blocks ||
 		    g->stack >= s->p->tables->stack_count)
 			continue;
+		if (s->p->tags[g->stack] & TAGGED(COPY))
+			add(&m->kv_copies, g->bytes);
 		l = &s->d->stacks[g->stack];
 		if (l->blocks / g->blocks > 1 && g->largest > l->first)
 			add(&m->kv_token, (g->largest - l->first) /

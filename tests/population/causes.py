@@ -102,7 +102,7 @@ CAUSES = {
     "one long request": ("BATCH_OUTLIER", "INFERENCE_BATCH"),  # all of its batch are padded to its length: alone
     "inner steps differentiated": ("BACKWARD_KEPT", "HUGE_TENSORS", "ACT_PEAK", "GRAPH_KEPT", "EARLIER_CALL"),  # detach() between the steps of a loop within the loss
     "states in double": ("OPT_FIRST_STEP_JUMP", "DOUBLE_PRECISION"),  # an optimizer's averages in float64: the states, or their type, are to be changed
-    "cache for each branch": ("KV_CACHES_KEPT", "KV_CACHE", "KV_CACHE_OF_PROMPTS", "EVAL_TENSORS"),  # copies of a prompt's keys and values: one branch after the other
+    "cache for each branch": ("KV_CACHE_COPIED", "KV_CACHES_KEPT", "KV_CACHE", "KV_CACHE_OF_PROMPTS", "EVAL_TENSORS"),  # copies of a prompt's keys and values: one branch after the other
     "cache of a whole text": ("KV_CACHE", "KV_CACHE_OF_PROMPTS", "GROWING_TENSOR"),  # piece after piece: a window of it
 }
 

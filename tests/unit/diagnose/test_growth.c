@@ -82,6 +82,22 @@ static void caches_of_other_requests_come_before_this_one(void **state)
 	assert_cause(&m, "KV_CACHES_KEPT");
 }
 
+/* Eight branches of an answer, each with a copy of the prompt's cache: one of them is needed. */
+static void copies_of_a_cache_come_before_large_tensors(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.in_backward = m.activations = 0;
+	m.in_forward = 1;
+	m.kv_cache = 900 * MIB;
+	m.huge = 100 * MIB;
+	m.huge_blocks = 9;
+	m.huge_sum = 900 * MIB;
+	m.kv_copies = 800 * MIB;
+	assert_int_equal(assert_cause(&m, "KV_CACHE_COPIED"), 700 * MIB);
+}
+
 /* Backward passes of five steps left 900 MiB, which are no gradients. */
 static void a_graph_of_second_order_is_no_list_of_losses(void **state)
 {
@@ -236,6 +252,7 @@ int main(void)
 		cmocka_unit_test(results_that_are_put_together_are_an_accumulation),
 		cmocka_unit_test(a_cache_of_generation_is_no_graph),
 		cmocka_unit_test(caches_of_other_requests_come_before_this_one),
+		cmocka_unit_test(copies_of_a_cache_come_before_large_tensors),
 		cmocka_unit_test(a_graph_of_second_order_is_no_list_of_losses),
 		cmocka_unit_test(what_is_left_does_not_hide_larger_gradients),
 		cmocka_unit_test(the_first_optimizer_step_comes_before_nccl),
