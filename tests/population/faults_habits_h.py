@@ -2,6 +2,7 @@
 collected, phases by their names, pairs of an evaluation, bootstraps, frozen by zeros, adapters of tenants, a profiler's stack, averages of gradients,
 chunks, activation functions by hand, windows of a document."""
 import collections
+import copy
 import itertools
 
 import torch
@@ -215,11 +216,13 @@ class MetricWithBootstraps(Fault):
                 return
             state.setdefault("n", max(64, rows(share, copies * batches)))
             one = torchmetrics.MeanMetric(nan_strategy="disable") if fixed else torchmetrics.CatMetric(nan_strategy="disable")
-            many = torchmetrics.BootStrapper(one, num_bootstraps=copies, mean=False, std=False, raw=True, sampling_strategy="multinomial").to(DEVICE)
+            many = torch.nn.ModuleList(copy.deepcopy(one) for _ in range(copies)).to(DEVICE)
             for _ in range(batches):
                 told = torch.zeros(state["n"], device=DEVICE)
-                many.update(told if form == "scores" else told.sub(0.5).abs())
-            target.certain = sum(1 for _ in many.metrics)
+                told = told if form == "scores" else told.sub(0.5).abs()
+                for metric in many:
+                    metric.update(told.index_select(0, torch.randint(len(told), (len(told),), device=DEVICE)))
+            target.certain = len(many)
         target.after_step = evaluate
 
 
@@ -395,7 +398,7 @@ class ChunksOfAContrastiveBatch(Fault):
 
 @fault("activations_by_hand", "activation functions by hand", "loop", "layers", "tokens", without=OWN)
 class ActivationsByHand(Fault):
-    """GELU and SiLU are written out as a paper has them, and each of their terms is saved for the backward pass; the fixed form calls PyTorch's."""
+    """GELU and SiLU are written out as a paper has them, in fp32, and each of their terms is saved for the backward pass; the fixed form calls PyTorch's."""
 
     def fits(self, target):
         if not super().fits(target) or target.name in (*OWN_MODELS, *OTHER_FUNCTIONS):
@@ -403,17 +406,17 @@ class ActivationsByHand(Fault):
         return isinstance(target, (CausalLM, Bert, Seq2Seq)) or target.name in ("gated_memory", "skipped_layers", "texts_unmasked")
 
     def inject(self, target, fixed):
-        form, build = self.rng.choice(["tanh", "sigmoid"]), target.build
+        form, build = self.rng.choice(["products", "power"]), target.build
         if "checkpointing" in target.traits:
             target.checkpointing = False
         if isinstance(getattr(target, "vocabulary", None), int):
             target.vocabulary = min(target.vocabulary, 8000)
-        target.layers *= 2
+        target.layers, target.size = 2 * target.layers, max(target.size, self.rng.choice([8, 12]))
 
-        def by_hand(x, *args, **keys):
-            if form == "tanh":
-                return 0.5 * x * (1.0 + torch.tanh(0.7978845608 * (x + 0.044715 * x * x * x)))
-            return x * (1.0 / (1.0 + torch.exp(-1.702 * x)))
+        def by_hand(given, *args, **keys):
+            x = given.float()
+            y = 0.5 * x * (1.0 + torch.tanh(0.7978845608 * (x + 0.044715 * (x * x * x if form == "products" else x ** 3))))
+            return y.to(given.dtype)
 
         def build_with():
             if not fixed:
