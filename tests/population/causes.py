@@ -104,6 +104,9 @@ CAUSES = {
     "states in double": ("OPT_FIRST_STEP_JUMP", "DOUBLE_PRECISION"),  # an optimizer's averages in float64: the states, or their type, are to be changed
     "cache for each branch": ("KV_CACHE_COPIED", "KV_CACHES_KEPT", "KV_CACHE", "KV_CACHE_OF_PROMPTS", "EVAL_TENSORS"),  # copies of a prompt's keys and values: one branch after the other
     "cache of a whole text": ("KV_CACHE", "KV_CACHE_OF_PROMPTS", "GROWING_TENSOR"),  # piece after piece: a window of it
+    "vectors of chunks": ("LOSSES_SUMMED", "LOSSES_OF_A_LOOP"),  # one loss of the vectors of several passes: their gradients can be cached, chunk by chunk
+    "activation functions by hand": ("ACT_PEAK",),  # each term of them is saved: PyTorch's own save their input
+    "prompts read ahead": ("KV_CACHES_KEPT", "KV_CACHE", "KV_CACHE_OF_PROMPTS"),  # of requests that wait: one after the other
 }
 
 # Causes that take more in each step: what their remedy saves depends on the step in which the job died.
@@ -123,4 +126,5 @@ OTHER_REMEDY = {"entropy_of_logits", "logits_in_fp32", "log_softmax_of_everythin
 # The remedy that the fixed job has, by a word of it, where the first remedy of a right rule may be another one. None: no rule names what the fixed form does,
 # which is another thing than half a batch or parts of it: 16 bits, shorter rows, smaller pictures, a norm of PyTorch's, a loop without a graph.
 REMEDIES = {"batch too large": "half", "activations": "checkpoint", "recomputation off": "checkpoint", "upcast activations": None, "no mixed precision": None, "padding": None,
-            "pictures too large": None, "norms by hand": None, "iterations recorded": None, "frozen front with a graph": "requires_grad"}
+            "pictures too large": None, "norms by hand": None, "activation functions by hand": None,
+            "iterations recorded": None, "frozen front with a graph": "requires_grad"}
