@@ -13,7 +13,7 @@ CAUSES = {
     "one huge temporary": ("HUGE_TENSORS", "WIDE_LABELS"),
     "whole sequence at once": ("HUGE_TENSORS", "ACT_PEAK"),  # huge tensors of all positions, saved for backward: parts, computed again, do
     "input larger than what is used": ("HUGE_TENSORS", "DATA_ON_GPU"),  # a view keeps all of an input on the GPU
-    "earlier pass with a graph": ("GRAPH_UNUSED", "CALL_UNUSED", "GRAPH_KEPT", "FORWARD_REPEATED", "EARLIER_CALL", "LOSSES_SUMMED"),  # passes of one step whose graphs nobody uses
+    "earlier pass with a graph": ("GRAPH_UNUSED", "EVAL_GRAPH_KEPT", "CALL_UNUSED", "GRAPH_KEPT", "FORWARD_REPEATED", "EARLIER_CALL", "LOSSES_SUMMED"),  # passes of one step whose graphs nobody uses
     "results concatenated": ("GROWING_TENSOR", "EVAL_ACCUMULATION"),  # they belong on the host
     "growing tensor": ("GROWING_TENSOR",),
     "second model": ("SECOND_MODEL",),
