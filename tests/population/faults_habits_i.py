@@ -132,7 +132,7 @@ class WholeSetAsABatch(Fault):
         return super().fits(target) and isinstance(getattr(target, "size", None), int) and "layers" in target.traits
 
     def inject(self, target, fixed):
-        after_step, when, times = target.after_step, self.rng.randint(1, 2), self.rng.choice([32, 48, 64])
+        after_step, when, times = target.after_step, self.rng.randint(1, 2), self.rng.choice([16, 24, 32])
         target.steps = when + 2
 
         @torch.no_grad()
