@@ -103,6 +103,9 @@ CAUSES = {
     "inner steps differentiated": ("BACKWARD_KEPT", "HUGE_TENSORS", "ACT_PEAK", "GRAPH_KEPT", "EARLIER_CALL"),  # detach() between the steps of a loop within the loss
     "states in double": ("OPT_FIRST_STEP_JUMP", "DOUBLE_PRECISION"),  # an optimizer's averages in float64: the states, or their type, are to be changed
     "cache for each branch": ("KV_CACHE_COPIED", "KV_CACHES_KEPT", "KV_CACHE", "KV_CACHE_OF_PROMPTS", "EVAL_TENSORS"),  # copies of a prompt's keys and values: one branch after the other
+    "frozen by a rate of zero": ("BASE_TRAINED", "GRADIENTS_UNUSED", "OPT_FIRST_STEP_JUMP"),  # gradients and states of what a rate of zero never changes: requires_grad_(False)
+    "stages of a preparation kept": ("DATA_ON_GPU", "LAYERS_STORED", "HOOKS_STORE", "EARLIER_STEP_KEPT", "HUGE_TENSORS"),  # attributes of stages that prepare pictures on the GPU
+    "windows too long": ("ACT_PEAK",),  # more moments, or samples, in each example than it takes: shorter ones
     "cache of a whole text": ("KV_CACHE", "KV_CACHE_OF_PROMPTS", "GROWING_TENSOR"),  # piece after piece: a window of it
     "vectors of chunks": ("LOSSES_SUMMED", "LOSSES_OF_A_LOOP"),  # one loss of the vectors of several passes: their gradients can be cached, chunk by chunk
     "activation functions by hand": ("ACT_PEAK",),  # each term of them is saved: PyTorch's own save their input
@@ -121,10 +124,10 @@ OUTSIDE = {"leak outside of PyTorch"}
 # Faults whose fixed form keeps a part of what the remedy does without: the model's own logits, or those of its evaluation, over the vocabulary that the fault
 # makes large; the newest entry of a list, or the newest state.
 OTHER_REMEDY = {"entropy_of_logits", "logits_in_fp32", "log_softmax_of_everything", "replay_without_limit", "cache_by_shape", "requests_remembered", "scorer_of_each_evaluation", "state_not_detached",
-                "prefixes_of_all_documents", "long_history_of_directions"}
+                "prefixes_of_all_documents", "long_history_of_directions", "window_of_gradients"}
 
 # The remedy that the fixed job has, by a word of it, where the first remedy of a right rule may be another one. None: no rule names what the fixed form does,
 # which is another thing than half a batch or parts of it: 16 bits, shorter rows, smaller pictures, a norm of PyTorch's, a loop without a graph.
 REMEDIES = {"batch too large": "half", "activations": "checkpoint", "recomputation off": "checkpoint", "upcast activations": None, "no mixed precision": None, "padding": None,
-            "pictures too large": None, "norms by hand": None, "activation functions by hand": None,
+            "pictures too large": None, "windows too long": None, "norms by hand": None, "activation functions by hand": None,
             "iterations recorded": None, "frozen front with a graph": "requires_grad"}
