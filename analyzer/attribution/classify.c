@@ -12,6 +12,7 @@
 
 /* After so many calls of the model without a backward pass, the job does not train. */
 #define MIN_GENERATED 8
+#define MIN_REPLACED 3 /* the same if each call replaces what the one before has left */
 
 /* The category of a hint; `otherwise` if there is no hint. */
 static enum category category_of_hint(enum block_hint m, enum category otherwise)
@@ -119,17 +120,25 @@ static enum category of_lasting(const struct block_info *f, int is_input)
 								    : CATEGORY_BUFFERS;
 }
 
+/* Without any backward pass, are the blocks of the first calls gone, and those of the last two there?
+ * Each call replaces what the one before has left. */
+static int replaces_earlier(const struct block_context *c, const struct block_info *f)
+{
+	return c->after[0] >= c->span_count && f->siblings.first_call >= MIN_REPLACED &&
+	       f->siblings.last_call - f->siblings.first_call <= 1;
+}
+
 /*
  * Keys and values that the code of a cache allocated. A training job that does not switch the cache
  * off fills one too, and attention saves its tensors for the backward pass: activations. Without
- * torch.no_grad() on the stack, a job generates if it calls the model again and again and no
- * backward pass follows.
+ * torch.no_grad() on the stack, a job generates if no backward pass follows and it calls the model
+ * again and again, or with a cache that grows.
  */
 static enum category of_cache(const struct block_context *c, const struct block_info *f)
 {
 	if (f->alloc_flags & (STACK_NO_GRAD | STACK_EVALUATION))
 		return CATEGORY_KV_CACHE;
-	return is_inference(c) ? CATEGORY_KV_CACHE : CATEGORY_ACTIVATIONS;
+	return is_inference(c) || replaces_earlier(c, f) ? CATEGORY_KV_CACHE : CATEGORY_ACTIVATIONS;
 }
 
 /* Was the block freed between its forward pass and the backward pass, with few others? That pass

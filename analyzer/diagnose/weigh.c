@@ -143,7 +143,8 @@ const char *rule_confidence_of(const struct metrics *m, enum rule rule, bytes we
 	if (rule == RULE_LEAK_GRAPH_RETAINED && !IN(OPTIMIZER))
 		c += m->leak_autograd > m->leak_bytes / 2 || m->leak_steps < 4;
 	/* A loop that gives a model its own results needs all calls for one backward pass, too. */
-	if ((rule == RULE_LOSSES_SUMMED && (EVALUATES || m->waiting_of_line > m->waiting / 2)) ||
+	if ((rule == RULE_LOSSES_SUMMED &&
+	     (EVALUATES || TWO_TOWERS || m->waiting_of_line > m->waiting / 2)) ||
 	    (rule == RULE_GRADS_HELD_IN_FORWARD && !IN(OPTIMIZER)))
 		c++;
 	/* A line that is trained with retain_graph=True looks the same. */
@@ -173,6 +174,13 @@ static enum tier tier_of_pieces(const struct metrics *m, enum rule rule, bytes w
 	    (weight >= m->allocated / 10 && weight >= m->requested))
 		return m->died && m->step <= 1 && !m->in_setup ? TIER_PEAK : TIER_PIECES;
 	return TIER_LAST;
+}
+
+/* Few tensors, or the scores of attention, explain four times as much. */
+static int explains_little(const struct metrics *m, bytes weight)
+{
+	return (weight < m->huge_sum / 4 && SHARE(m->huge_sum, 50) && when_HUGE_TENSORS(m)) ||
+	       (weight < m->attention / 4 && SHARE(m->attention, 50) && when_ATTN_QUADRATIC(m));
 }
 
 enum tier rule_tier_of(const struct metrics *m, enum rule rule, bytes weight)
@@ -224,14 +232,17 @@ enum tier rule_tier_of(const struct metrics *m, enum rule rule, bytes weight)
 	/* Logits of two calls: the earlier call explains them. */
 	if (rule == RULE_LOGITS_SPIKE && TWO_CALLS)
 		return TIER_DEFAULT;
+	/* What stays step after step is kept: a graph of the last call would not be. */
+	if (rule == RULE_CALL_UNUSED && LEAKS && m->leak_steps >= 3 && m->leak_bytes > weight / 2)
+		return TIER_NEEDLESS;
 	/* Before the first step, a name that speaks of evaluation may be right. The steps before
 	 * had room for their passes, and what they leave grows. */
+	if (rule == RULE_LOSSES_SUMMED && TWO_TOWERS)
+		return TIER_DEFAULT;
 	if (rule == RULE_LOSSES_SUMMED && (EVALUATES || (LEAKS && IN(OPTIMIZER) && m->step > 2)))
 		return TIER_PEAK;
-	/* Few tensors explain four times as much as a rule that is not often right. */
-	if (rules[rule].tier <= TIER_NEEDLESS && weight < m->huge_sum / 4 &&
-	    SHARE(m->huge_sum, 50) && when_HUGE_TENSORS(m) && rule_measured(rule) &&
-	    measured_confidence(rule) != CONFIDENCE_HIGH)
+	if (rules[rule].tier <= TIER_NEEDLESS && rule_measured(rule) &&
+	    measured_confidence(rule) != CONFIDENCE_HIGH && explains_little(m, weight))
 		return TIER_STATE;
 	return rules[rule].tier == TIER_PIECES ? tier_of_pieces(m, rule, weight) : rules[rule].tier;
 }

@@ -197,7 +197,7 @@ void metrics_tag_attention(struct metrics_pass *p, const struct failure *f,
 		uint32_t frames;
 
 		if (!may_be_score(p, site.stack, TAGGED(PROBABILITIES) | TAGGED(ATTENDS)) ||
-		    !(tags & TAGGED(MODEL)) ||
+		    !(tags & (TAGGED(MODEL) | TAGGED(ATTENDS))) ||
 		    tags & (TAGGED(LOSS) | TAGGED(ATTENTION) | TAGGED(KV_CACHE)))
 			continue;
 		visited++;
