@@ -132,6 +132,11 @@ static void a_function_may_make_the_scores_for_its_caller(void **state)
 	metrics_tag_attention(&p, NULL, &live);
 	assert_false(tags[HELPER] & (TAGGED(ATTENTION) | TAGGED(ATTENDS)));
 	strings[3] = (struct str){ "attend", 6 };
+	/* It need not be of a module. */
+	tags[HELPER] = TAGGED(ATTENDS);
+	tags[PROJECTION] = TAGGED(LINEAR);
+	metrics_tag_attention(&p, NULL, &live);
+	assert_true(tags[HELPER] & TAGGED(ATTENTION));
 	/* As large as what the linear layer makes: no scores. */
 	tags[HELPER] = TAGGED(ATTENDS) | TAGGED(MODEL);
 	groups[0].largest = 20 * MIB;
