@@ -6,7 +6,7 @@ CAUSES = {
     "what autograd saves kept": ("EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED", "GRAPH_KEPT"),  # a list of it keeps what the graph kept
     "evaluation with a graph": ("EVAL_GRAPH_KEPT", "GRAPH_KEPT"),
     "results kept on the GPU": ("LAYERS_STORED", "EVAL_ACCUMULATION", "EVAL_TENSORS", "LEAK_GRAPH_RETAINED", "INFERENCE_RESULTS"),
-    "losses summed": ("LOSSES_SUMMED",),
+    "losses summed": ("LOSSES_SUMMED", "LOSSES_OF_A_LOOP",),
     "attention scores": ("ATTN_QUADRATIC",),
     "logits": ("LOGITS_SPIKE",),
     "scores of all positions": ("HUGE_TENSORS", "LOGITS_SPIKE"),  # one line's tensors, over all frames, labels and a vocabulary: parts of them do
