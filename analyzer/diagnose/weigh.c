@@ -1,7 +1,6 @@
 #include "diagnose/weigh.h"
 
 #define ENOUGH_MEASURED 18 /* first findings of a rule: all right is 19 of twenty */
-#define MAX_RESULTS 3      /* of one call of the model: logits, a loss, features */
 
 /* Each row becomes two functions. */
 #define RULE(id, severity, tier, confidence, title, when, weight, message, source) \
@@ -237,8 +236,12 @@ enum tier rule_tier_of(const struct metrics *m, enum rule rule, bytes weight)
 		return TIER_NEEDLESS;
 	/* Before the first step, a name that speaks of evaluation may be right. The steps before
 	 * had room for their passes, and what they leave grows. */
-	if (rule == RULE_LOSSES_SUMMED && TWO_TOWERS)
+	if (rule == RULE_LOSSES_SUMMED &&
+	    (TWO_TOWERS || (m->passes_waiting == 1 && when_GENERATOR_GRAPH(m))))
 		return TIER_DEFAULT;
+	/* The job asks for it, and everything would be half as large. */
+	if (rule == RULE_DOUBLE_FROM_THE_START && m->source_float64)
+		return TIER_NEEDLESS;
 	if (rule == RULE_LOSSES_SUMMED && (EVALUATES || (LEAKS && IN(OPTIMIZER) && m->step > 2)))
 		return TIER_PEAK;
 	if (rules[rule].tier <= TIER_NEEDLESS && rule_measured(rule) &&
