@@ -8,14 +8,6 @@
 #include <string.h>
 
 #define MOST_RUNS (1u << 17) /* that wait for their names */
-#define REACH 512            /* blocks of the forward pass among which one run is looked for */
-
-/*
- * The caching allocator does not divide a large block if at most 1 MiB would remain (kSmallSize in
- * its source): blocks of equal tensors differ by that much.
- */
-#define UNDIVIDED (INT64_C(1) << 20)
-
 struct named {
 	uint64_t start_ns;
 	uint32_t origin;
@@ -42,17 +34,11 @@ void backward_release(struct backward *b)
 {
 	HASH_RELEASE(b->known);
 	forward_blocks_release(&b->forward);
+	running_nodes_release(&b->nodes);
 	free(b->runs);
 	free(b->named);
 	free(b->origins);
 	*b = (struct backward){ 0 };
-}
-
-static int is_alike(bytes a, bytes b)
-{
-	bytes less = a < b ? a : b, more = a < b ? b : a;
-
-	return more == less || (less > UNDIVIDED && more - less <= UNDIVIDED);
 }
 
 static int is_autograd(const struct backward *b, const struct mt_record *r)
@@ -64,89 +50,6 @@ static int is_autograd(const struct backward *b, const struct mt_record *r)
 static int is_of_backward(const struct backward *b, const struct mt_record *r)
 {
 	return is_autograd(b, r) && !(tables_stack_flags(b->tables, r->stack) & STACK_RECOMPUTE);
-}
-
-/* The search for positions: see backward.h. It is one of runs whose nodes have the same part of the
- * forward pass before them: that of the pass, or of the recomputation so far. */
-struct run_group {
-	struct node_run *runs;
-	size_t count;
-	uint64_t end; /* no position lies behind it */
-};
-
-/* A run that leaves one block and frees no saved tensor may be of a view, which has no output of
- * its own. */
-static int need_no_output(const struct node_run *r)
-{
-	return r->is_part || r->is_sum || !r->gradients ||
-	       (r->saved == NO_POSITION && r->allocs <= r->frees + 1);
-}
-
-/* No run lies before a saved block that it or a later run frees. */
-static void bound_by_saved(const struct backward *b, const struct run_group *g)
-{
-	uint64_t least = NO_POSITION;
-
-	for (size_t i = g->count; i-- > 0;) {
-		struct node_run *r = &g->runs[i];
-
-		if (r->saved != NO_POSITION) {
-			uint64_t from = forward_blocks_beginning(&b->forward, r->saved);
-
-			least = least == NO_POSITION || from > least ? from : least;
-		}
-		r->least = least;
-		r->is_free = (uint8_t)need_no_output(r);
-	}
-}
-
-/* The latest possible output of each run, from the first run on. */
-static void bound_from_above(const struct backward *b, const struct run_group *g)
-{
-	uint64_t end = g->end;
-
-	for (size_t i = 0; i < g->count; i++) {
-		struct node_run *r = &g->runs[i];
-
-		r->most = end;
-		r->highest = NO_POSITION;
-		if (r->is_free || r->least == NO_POSITION || r->least >= end ||
-		    end - r->least > REACH)
-			continue;
-		for (uint64_t position = end; position-- > r->least;)
-			if (is_alike(forward_block_at(&b->forward, position)->bytes, r->gradient)) {
-				r->highest = end = position;
-				break;
-			}
-	}
-}
-
-/* The earliest possible output of each run, from the last run back. */
-static void bound_from_below(const struct backward *b, const struct run_group *g)
-{
-	uint64_t begin = forward_blocks_oldest(&b->forward); /* the first possible position */
-
-	for (size_t i = g->count; i-- > 0;) {
-		struct node_run *r = &g->runs[i];
-
-		if (r->least != NO_POSITION && r->least > begin)
-			begin = r->least;
-		r->lowest = NO_POSITION;
-		if (r->highest != NO_POSITION) {
-			for (uint64_t position = begin; position <= r->highest; position++)
-				if (is_alike(forward_block_at(&b->forward, position)->bytes,
-					     r->gradient)) {
-					r->lowest = position;
-					break;
-				}
-			if (r->lowest == NO_POSITION)
-				r->highest = NO_POSITION;
-		}
-		if (r->least != NO_POSITION)
-			r->least = begin;
-		if (r->lowest != NO_POSITION)
-			begin = r->lowest + 1;
-	}
 }
 
 /* Adds the stack that follows a block without one. Returns 0 if the positions between the two are
@@ -209,7 +112,7 @@ static struct origin origin_of(const struct backward *b, const struct node_run *
 		return none;
 	for (uint64_t position = first; position < last; position++) {
 		if (r->highest != NO_POSITION &&
-		    !is_alike(forward_block_at(&b->forward, position)->bytes, r->gradient))
+		    !node_run_is_alike(forward_block_at(&b->forward, position)->bytes, r->gradient))
 			continue;
 		if (!add_position(b, &o, position, end))
 			return none;
@@ -226,7 +129,7 @@ static uint32_t number_of(struct backward *b, const struct origin *o)
 	uint64_t key;
 	struct origin_entry *found;
 
-	if (!o->stack)
+	if (!o->stack && !o->node)
 		return 0;
 	key = origin_hash(o, b->tables);
 	HASH_FIND(hh, b->known, &key, sizeof(key), found);
@@ -251,15 +154,18 @@ static void name_from(struct backward *b, uint64_t start_ns, uint32_t origin)
 
 static void name_group(struct backward *b, const struct run_group *g)
 {
-	bound_by_saved(b, g);
-	bound_from_above(b, g);
-	bound_from_below(b, g);
+	node_runs_bound(&b->forward, g);
 	for (size_t i = 0; i < g->count; i++) {
 		struct origin o = origin_of(b, &g->runs[i], g->end);
 
 		if (g->runs[i].allocs)
 			name_from(b, g->runs[i].start_ns, number_of(b, &o));
 	}
+}
+
+static int is_pass_wanted(const struct backward *b)
+{
+	return b->names_all || b->is_wanted || b->live > 0;
 }
 
 /* Names the runs of the finished groups, or forgets them if no name is wanted. */
@@ -269,7 +175,7 @@ static void settle(struct backward *b)
 
 	if (!b->finished)
 		return;
-	if (b->names_all || b->is_wanted || b->live > 0)
+	if (is_pass_wanted(b))
 		for (size_t i = 0; i < b->finished; i = next) {
 			for (next = i; next < b->finished && b->runs[next].end == b->runs[i].end;)
 				next++;
@@ -323,7 +229,8 @@ static void end_run(struct backward *b)
 	struct node_run *r = &b->now;
 
 	r->is_sum = r->saved == NO_POSITION && r->gradients == 2 && r->allocs == 1 &&
-		    is_alike(r->gradient, r->last) && is_alike(r->other_gradient, r->last);
+		    node_run_is_alike(r->gradient, r->last) &&
+		    node_run_is_alike(r->other_gradient, r->last);
 	if (r->allocs || has_ended(r))
 		add_run(b);
 }
@@ -346,8 +253,19 @@ static void end_pass(struct backward *b)
 	b->pass_ns = 0;
 }
 
+/* The nodes of the last pass are forgotten if no name is wanted. The next pass begins with a node,
+ * or with a block if the job notes none. */
+static void begin_nodes(struct backward *b)
+{
+	if (!b->has_begun_nodes)
+		running_nodes_begin_pass(&b->nodes, is_pass_wanted(b));
+	b->has_begun_nodes = 1;
+}
+
 static void begin_pass(struct backward *b, uint64_t time_ns)
 {
+	begin_nodes(b);
+	b->has_begun_nodes = 0;
 	settle(b);
 	b->now = (struct node_run){ .saved = NO_POSITION };
 	b->pass_ns = b->counted_ns = time_ns;
@@ -380,10 +298,29 @@ static void add_to_run(struct backward *b, const struct mt_record *r)
 	b->is_doubtful = b->has_failed = 0;
 }
 
+/* Behind a gap no thread's node is known. */
+static void end_gap(struct backward *b, uint64_t time_ns)
+{
+	if (b->is_behind_gap)
+		running_nodes_add(&b->nodes, time_ns, MT_NO_THREAD, 0);
+	b->is_behind_gap = 0;
+}
+
+void backward_node(struct backward *b, const struct mt_record *r)
+{
+	struct origin o = running_node_origin(b->tables, r);
+
+	end_gap(b, r->time_ns);
+	if (!b->pass_ns)
+		begin_nodes(b);
+	running_nodes_add(&b->nodes, r->time_ns, r->thread, number_of(b, &o));
+}
+
 int backward_alloc(struct backward *b, const struct mt_record *r)
 {
 	uint32_t flags = tables_stack_flags(b->tables, r->stack);
 
+	end_gap(b, r->time_ns);
 	if (is_autograd(b, r)) {
 		if (!(flags & STACK_RECOMPUTE)) {
 			add_to_run(b, r);
@@ -448,6 +385,7 @@ void backward_gap(struct backward *b)
 {
 	end_pass(b);
 	settle(b);
+	b->is_behind_gap = 1;
 	b->forward.first = b->forward.count;
 }
 
@@ -474,23 +412,35 @@ int backward_has_no_place(const struct tables *t, uint32_t stack)
 	return 1;
 }
 
-uint32_t backward_origin(const struct backward *b, const struct mt_record *alloc)
+/* As the order of frees tells it. */
+static uint32_t inferred_origin(const struct backward *b, const struct mt_record *alloc)
 {
 	size_t count;
 	uint64_t open = b->run_count    ? b->runs[0].start_ns
 			: b->now.allocs ? b->now.start_ns
 					: UINT64_MAX;
 
-	if (!b->tables || alloc->bytes < b->smallest || alloc->time_ns >= open ||
-	    !is_of_backward(b, alloc) || !backward_has_no_place(b->tables, alloc->stack))
+	if (alloc->time_ns >= open)
 		return 0;
 	count = COUNT_UNTIL(b->named, b->named_count, start_ns, alloc->time_ns);
 	return count ? b->named[count - 1].origin : 0;
 }
 
+uint32_t backward_origin(const struct backward *b, const struct mt_record *alloc)
+{
+	uint32_t noted, inferred;
+
+	if (!b->tables || alloc->bytes < b->smallest || !is_of_backward(b, alloc) ||
+	    !backward_has_no_place(b->tables, alloc->stack))
+		return 0;
+	noted = running_nodes_origin(&b->nodes, alloc);
+	if (b->origins[noted].stack)
+		return noted;
+	inferred = inferred_origin(b, alloc);
+	return inferred ? inferred : noted;
+}
+
 uint32_t backward_forward_stack(const struct backward *b, const struct mt_record *alloc)
 {
-	uint32_t origin = backward_origin(b, alloc);
-
-	return origin < b->origin_count ? b->origins[origin].stack : MT_NO_STACK;
+	return backward_origin_at(b, backward_origin(b, alloc)).stack;
 }

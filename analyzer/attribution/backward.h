@@ -2,6 +2,10 @@
  * Names for the blocks of a backward pass, which runs on PyTorch's autograd threads without a
  * Python stack: the position in the forward pass whose autograd node allocated them.
  *
+ * The job records which node runs and the stack that made it, if that stack allocated a block that
+ * is large enough (node_runs.h). Otherwise, and in traces without such records, the order of
+ * frees tells; if it does not, the node's own name is the name.
+ *
  * What is known of PyTorch's engine: of the nodes that are ready it runs the one that the forward
  * pass made last, so nodes run in the reverse order of the forward pass. A node allocates what it
  * needs; then the gradient that came in is freed, if no other node needs it; then the tensors that
@@ -17,34 +21,16 @@
  * pass are freed before the next one begins. So a pass is named when the next one begins, if one of
  * its blocks is live then or if names were wanted meanwhile.
  *
- * With retain_graph=True nothing is freed, and no block gets a name. Recomputed blocks have stacks
- * of their own, and count as the forward pass of the nodes that use them.
+ * With retain_graph=True nothing is freed, and this order tells nothing. Recomputed blocks have
+ * stacks of their own, and count as the forward pass of the nodes that use them.
  */
 #ifndef MEMTRACE_BACKWARD_H
 #define MEMTRACE_BACKWARD_H
 
 #include "attribution/forward_blocks.h"
+#include "attribution/node_runs.h"
 #include "attribution/origin.h"
 #include "util/util.h"
-
-/* A run of a node: what it allocated and what was freed at its end. */
-struct node_run {
-	uint64_t start_ns;
-	uint64_t saved;       /* the latest freed block of the forward pass; NO_POSITION: none */
-	bytes gradient;       /* that was freed last */
-	bytes other_gradient; /* that was freed before it */
-	bytes last;           /* the last block that it allocated */
-	uint32_t allocs;      /* blocks */
-	uint32_t frees;       /* of its own blocks */
-	uint32_t gradients;   /* that were freed */
-	uint8_t is_part;      /* its end is not certain: the next run may be of the same node */
-	uint8_t is_sum;       /* no node ran: two gradients of a tensor were added */
-	uint8_t is_free; /* set by the search: it need not have an output in the forward pass */
-	uint64_t least, most;     /* positions between which it lies, as the search goes on */
-	uint64_t lowest, highest; /* positions of its output; NO_POSITION: none was found */
-	uint64_t end; /* of the positions that its group of runs may have; not known of the last
-			 group */
-};
 
 struct origin_entry;
 
@@ -64,15 +50,18 @@ struct backward {
 	size_t finished; /* of the runs: they wait until their names are wanted */
 	uint64_t needed; /* the first position that they need; NO_POSITION: none */
 	struct node_run now;
-	uint64_t least_saved;  /* least `saved` of the runs that are not finished, and of `now` */
-	uint64_t counted_ns;   /* when the last pass began, whose live blocks are counted */
-	uint64_t pass_ns;      /* the same while it goes on; 0: there is no pass now */
-	uint64_t own_ns;       /* when the last run began whose beginning is certain */
-	uint64_t last_address; /* of the last block that the pass allocated */
-	uint8_t is_doubtful;   /* an earlier block of the run was freed: maybe its gradient */
-	uint8_t has_failed;    /* out of memory: a free is then no sign of a gradient */
+	uint64_t least_saved;    /* least `saved` of the runs that are not finished, and of `now` */
+	uint64_t counted_ns;     /* when the last pass began, whose live blocks are counted */
+	uint64_t pass_ns;        /* the same while it goes on; 0: there is no pass now */
+	uint64_t own_ns;         /* when the last run began whose beginning is certain */
+	uint64_t last_address;   /* of the last block that the pass allocated */
+	uint8_t is_doubtful;     /* an earlier block of the run was freed: maybe its gradient */
+	uint8_t has_begun_nodes; /* `nodes` has nodes of the next pass */
+	uint8_t is_behind_gap;   /* events are missing before the next one */
+	uint8_t has_failed;      /* out of memory: a free is then no sign of a gradient */
 
-	struct named *named; /* names by time */
+	struct running_nodes nodes; /* as the job noted them */
+	struct named *named;        /* names by time, as the order of frees tells them */
 	size_t named_count, named_room;
 	struct origin *origins; /* the first one: not known */
 	size_t origin_count, origin_room;
@@ -93,6 +82,8 @@ static inline int backward_notes(const struct backward *b, const struct mt_recor
 {
 	return b->pass_ns || was->time_ns >= b->counted_ns;
 }
+/* A thread of the device runs another node (MT_NODE). */
+void backward_node(struct backward *b, const struct mt_record *r);
 /* The device ran out of memory. */
 void backward_failed(struct backward *b);
 /* The names of the blocks that are live now are asked for. */
@@ -110,6 +101,12 @@ int backward_has_no_place(const struct tables *t, uint32_t stack);
  * position is not known. After backward_end().
  */
 uint32_t backward_origin(const struct backward *b, const struct mt_record *alloc);
+
+/* The origin with that number. */
+static inline struct origin backward_origin_at(const struct backward *b, uint32_t number)
+{
+	return number < b->origin_count ? b->origins[number] : (struct origin){ 0 };
+}
 
 /*
  * The forward stack to which a block of the backward pass belongs, MT_NO_STACK if not known. Of a

@@ -94,7 +94,7 @@ static uint64_t mix(uint64_t hash, uint64_t value)
 uint64_t origin_hash(const struct origin *o, const struct tables *t)
 {
 	const struct stack *s = tables_stack(t, o->stack);
-	uint64_t hash = mix(o->frames, (uint64_t)o->first_line << 32 | o->last_line);
+	uint64_t hash = mix(mix(o->frames, (uint64_t)o->first_line << 32 | o->last_line), o->node);
 
 	for (uint32_t i = 0; i < o->frames; i++)
 		hash = mix(hash, frame_at(s, i));
@@ -115,4 +115,14 @@ void origin_add_label(const struct origin *o, const struct tables *t, struct buf
 	buf_addf(b, ":%u", o->first_line);
 	if (o->last_line != o->first_line)
 		buf_addf(b, "-%u", o->last_line);
+}
+
+int origin_add_node(const struct origin *o, const struct tables *t, struct buf *b)
+{
+	if (o->stack || !o->node)
+		return 0;
+	buf_puts(b, "(no Python stack, autograd node ");
+	buf_add_clean(b, tables_string(t, o->node));
+	buf_puts(b, ")");
+	return 1;
 }

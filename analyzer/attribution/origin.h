@@ -10,6 +10,7 @@
 #include "util/buf.h"
 
 struct origin {
+	uint32_t node;                  /* without a stack: the string of an autograd node's name */
 	uint32_t stack;                 /* of a block of the forward pass; MT_NO_STACK: not known */
 	uint32_t frames;                /* its outermost frames that are certain */
 	uint32_t first_line, last_line; /* of the next frame; 0: that one is not certain */
@@ -32,6 +33,10 @@ int origin_is_useful(const struct origin *o, const struct tables *t);
 
 /* The same for origins that read alike. */
 uint64_t origin_hash(const struct origin *o, const struct tables *t);
+
+/* Without a stack: adds the name of the autograd node that is known instead. Returns 0 if none is.
+ */
+int origin_add_node(const struct origin *o, const struct tables *t, struct buf *b);
 
 /* "function  file:line" or "function  file:line-line", as stack_add_label() writes it. */
 void origin_add_label(const struct origin *o, const struct tables *t, struct buf *b);

@@ -37,6 +37,8 @@ static inline void backward_names_event(struct backward_names *n, const struct m
 			backward_free(b, r, was);
 	} else if (r->kind == MT_TENSOR_OOM) {
 		backward_failed(b);
+	} else if (r->kind == MT_NODE) {
+		backward_node(b, r);
 	} else if (r->kind == MT_TENSOR_ALLOC && !backward_alloc(b, r) && n->is_last[r->device]) {
 		backward_names_end(n, r->device);
 	}

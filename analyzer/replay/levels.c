@@ -302,6 +302,8 @@ static int record_elsewhere(struct levels_pass *c, struct position at, const str
 		record_mark(c, at, r);
 		return 0;
 	}
+	if (event_layer(r->kind) == MT_LAYER_NODE)
+		return 0;
 	if (is_host(r)) {
 		c->replay->host_events++;
 		record_host(&c->replay->host, r);

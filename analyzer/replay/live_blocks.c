@@ -293,7 +293,7 @@ static void apply(struct live_blocks_pass *b, const struct mt_record *r, size_t 
 		if (!record_is_valid(&r[i]))
 			continue;
 		if (!alloc) {
-			if (r[i].kind == MT_TENSOR_OOM)
+			if (r[i].kind == MT_TENSOR_OOM || r[i].kind == MT_NODE)
 				backward_names_event(&b->names, &r[i], NULL);
 		} else if (alloc == r[i].kind) {
 			b->replay->allocs_twice += !live_set_add(&b->live, &r[i]);

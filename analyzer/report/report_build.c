@@ -96,6 +96,7 @@ static const char *stack_of(struct builder *b, uint32_t stack, uint16_t thread)
 
 static char *label_of(struct builder *b, const struct block_group *g)
 {
+	struct origin o = backward_origin_at(&b->device->backward, g->origin);
 	struct buf text = { 0 };
 
 	stack_add_label(&b->trace->tables, g->stack, &text);
@@ -104,7 +105,7 @@ static char *label_of(struct builder *b, const struct block_group *g)
 		buf_puts(&text, "(blocks under ");
 		size_add(&text, (bytes)b->trace->header.stack_min, 0);
 		buf_puts(&text, stack_of(b, g->stack, g->thread) + strlen("(no Python stack"));
-	} else if (!text.length) {
+	} else if (!text.length && !origin_add_node(&o, &b->trace->tables, &text)) {
 		buf_puts(&text, stack_of(b, g->stack, g->thread));
 	}
 	return buf_take(&text);
@@ -121,11 +122,12 @@ static char *place_of(struct builder *b, uint32_t stack)
 
 static char *backward_of(struct builder *b, const struct block_group *g)
 {
+	struct origin o = backward_origin_at(&b->device->backward, g->origin);
 	struct buf text = { 0 };
 
-	if (!g->origin || g->origin >= b->device->backward.origin_count)
+	if (!o.stack)
 		return NULL;
-	origin_add_label(&b->device->backward.origins[g->origin], &b->trace->tables, &text);
+	origin_add_label(&o, &b->trace->tables, &text);
 	return buf_take(&text);
 }
 

@@ -55,6 +55,7 @@ enum mt_layer {
 	MT_LAYER_GRAPH,
 	MT_LAYER_COMM,
 	MT_LAYER_MARK,
+	MT_LAYER_NODE,
 };
 enum mt_effect {
 	MT_EFFECT_ALLOC = 1,

@@ -18,6 +18,7 @@
 #include "record/last_event.h"
 #include "record/state.h"
 #include "symbols/resolve.h"
+#include "hooks/autograd.h"
 #include "hooks/torch.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -64,6 +65,8 @@ static void record_block(const void *caller, void *pointer, int64_t bytes, uint6
 		event_write(MT_RESERVED, device, 0, (int64_t)reserved, MT_NO_STACK);
 		counters_sample(device);
 	}
+	if (bytes > 0 && size >= settings.STACK_MIN)
+		autograd_note(device, stack);
 	sequence = event_write(bytes < 0 ? MT_TENSOR_FREE : MT_TENSOR_ALLOC, device,
 			       (uintptr_t)pointer, bytes, stack);
 	if (new_peak)

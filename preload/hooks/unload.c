@@ -11,6 +11,7 @@
 #include <stddef.h>
 
 #include "memory/cuda.h"
+#include "hooks/autograd.h"
 #include "hooks/hooks.h"
 #include "hooks/real.h"
 #include "memory/modules.h"
@@ -59,6 +60,7 @@ __attribute__((visibility("default"))) int dlclose(void *handle)
 		cuda_forget();
 		pystack_forget();
 		torch_forget();
+		autograd_forget();
 	}
 	errno = e;
 	return result;

@@ -436,6 +436,13 @@ uint32_t pystack_module_stack(uint32_t module)
 	return tables_known_stack(hash, &stack) ? stack : tables_stack(hash, module, NULL, 0);
 }
 
+struct pystack_place pystack_place(void)
+{
+	const void *thread = readable_thread(), *frame = thread ? first_frame(thread) : NULL;
+
+	return (struct pystack_place){ frame, frame ? instruction(frame) : 0 };
+}
+
 uint32_t pystack_current(uint32_t module)
 {
 	const void *thread = readable_thread(), *frame;

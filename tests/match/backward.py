@@ -46,6 +46,8 @@ def compare(trace, out):
         if int(size) < STACK_MIN or run < 0 or runs[run][2] < 0:
             continue
         place = written["places"][runs[run][2]]
+        if not place:  # another backward pass made the node (create_graph=True): the job notes no line
+            continue
         found.append((kind_of(name, place), int(size), runs[run][1], name, place))
     return found
 

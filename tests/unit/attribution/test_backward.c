@@ -286,6 +286,9 @@ static void draw_step(struct fixture *f, unsigned *seed)
 	for (unsigned i = layers; i-- > 0;) {
 		if (draw % 4 == 1 && i % 2)
 			make_in_backward(f, again[i], 5 * MIB);
+		if (draw % 3 == 0)
+			write_event(&f->w, MT_NODE, 0, 0, rand_r(seed) % 3 ? lines[i] : MT_NO_STACK,
+				    f->autograd);
 		gradient[i] = made(f, saved[i].bytes);
 		if (i + 1 < layers && rand_r(seed) % 16)
 			gone(f, &gradient[i + 1]);
@@ -367,6 +370,85 @@ static void names_do_not_depend_on_those_that_nobody_asks_for(void **state)
 	assert_in_range(named, 300, 3000);
 }
 
+/* The job says which node runs, and which stack of the forward pass made it. */
+static void node(struct fixture *f, uint32_t made_by, const char *name)
+{
+	write_event(&f->w, MT_NODE, write_string(&f->w, name), 0, made_by, f->autograd);
+}
+
+/* With retain_graph=True the order of frees tells nothing. */
+static void a_noted_node_names_its_blocks(void **state)
+{
+	struct fixture *f = *state;
+	struct mt_record first, second, third, fourth;
+	struct mt_record other;
+	const struct device *d;
+
+	make(f, lines[3], 20 * MIB);
+	make(f, lines[4], 20 * MIB);
+	node(f, lines[4], "MulBackward0");
+	first = made(f, 20 * MIB);
+	second = made(f, 20 * MIB);
+	node(f, lines[3], "MulBackward0");
+	third = made(f, 20 * MIB);
+	node(f, MT_NO_STACK, "AccumulateGrad");
+	fourth = made(f, 5 * MIB);
+	make(f, lines[6], MIB);
+	d = run(f);
+	assert_name(f, d, &first, "Net.forward  net.py:4");
+	assert_name(f, d, &second, "Net.forward  net.py:4");
+	assert_name(f, d, &third, "Net.forward  net.py:3");
+	/* The name of the class alone is no place. */
+	assert_name(f, d, &fourth, "");
+	assert_int_equal(backward_forward_stack(&d->backward, &fourth), MT_NO_STACK);
+	assert_memory_equal(
+		tables_string(&f->trace.tables,
+			      d->backward.origins[backward_origin(&d->backward, &fourth)].node)
+			.at,
+		"AccumulateGrad", 14);
+	/* A node is the thread's that noted it. */
+	other = first;
+	other.thread = (uint16_t)(f->autograd + 7);
+	assert_int_equal(running_nodes_origin(&d->backward.nodes, &other), 0);
+}
+
+/* An operation in place allocates nothing: its line is between those of the nodes around it, unless
+ * a loop began anew there, or the trace is damaged. */
+static void a_node_may_be_between_two_lines(void **state)
+{
+	struct fixture *f = *state;
+	struct mt_record between, behind, damaged;
+	const struct device *d;
+
+	make(f, lines[3], 20 * MIB);
+	make(f, lines[5], 20 * MIB);
+	write_event(&f->w, MT_NODE, write_string(&f->w, "ReluBackward0"), lines[5], lines[3],
+		    f->autograd);
+	between = made(f, 20 * MIB);
+	write_event(&f->w, MT_NODE, write_string(&f->w, "ReluBackward0"), lines[3], lines[5],
+		    f->autograd);
+	behind = made(f, 20 * MIB);
+	write_event(&f->w, MT_NODE, write_string(&f->w, "ReluBackward0"), INT64_C(1) << 40,
+		    lines[5], f->autograd);
+	damaged = made(f, 20 * MIB);
+	d = run(f);
+	assert_name(f, d, &between, "Net.forward  net.py:3-5");
+	assert_name(f, d, &behind, "");
+	assert_name(f, d, &damaged, "");
+}
+
+/* The order of frees names the blocks of a node whose maker is not known. */
+static void a_node_without_a_place_leaves_it_to_the_order(void **state)
+{
+	struct fixture *f = *state;
+	struct layers l;
+
+	forward(f, &l);
+	node(f, MT_NO_STACK, "ViewBackward0");
+	backward(f, &l, 0);
+	assert_name(f, run(f), &l.g[2], "Net.forward  net.py:5");
+}
+
 #define LINES(name) cmocka_unit_test_setup_teardown(name, start_with_lines, fixture_teardown)
 
 int main(void)
@@ -381,6 +463,9 @@ int main(void)
 		LINES(recomputed_blocks_are_the_forward_pass_of_their_nodes),
 		LINES(out_of_memory_ends_the_pass),
 		LINES(many_passes_take_linear_time),
+		LINES(a_noted_node_names_its_blocks),
+		LINES(a_node_may_be_between_two_lines),
+		LINES(a_node_without_a_place_leaves_it_to_the_order),
 		cmocka_unit_test(names_do_not_depend_on_those_that_nobody_asks_for),
 	};
 
