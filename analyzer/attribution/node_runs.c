@@ -1,5 +1,6 @@
 #include "attribution/node_runs.h"
 
+#include "attribution/attribution.h"
 #include "util/order.h"
 
 #include <stdlib.h>
@@ -105,8 +106,21 @@ void node_runs_bound(const struct forward_blocks *f, const struct run_group *g)
  * at a time. */
 #define NODES_BACK 64
 
+/* The line that called the function of a stack which is not PyTorch's. */
+static struct origin caller_of(const struct tables *t, uint32_t stack)
+{
+	const struct stack *s = tables_stack(t, stack);
+	uint32_t inner = 0;
+
+	while (inner < s->frame_count && frame_is(t, s->frames[inner], FRAME_LIBRARY))
+		inner++;
+	return (struct origin){ .stack = stack,
+				.frames = inner < s->frame_count ? s->frame_count - inner - 1 : 0 };
+}
+
 /* Is there code of the job's between the lines of two nodes, in the order in which they were made? A
- * loop may have begun anew. */
+ * loop may have begun anew. Between two nodes of one line, the function may have been called again.
+ */
 static int add_between(struct origin *o, const struct tables *t, const struct mt_record *r)
 {
 	uint32_t after = (uint32_t)r->bytes, line;
@@ -116,6 +130,8 @@ static int add_between(struct origin *o, const struct tables *t, const struct mt
 		return 1;
 	if (r->bytes < 0 || (uint64_t)r->bytes >= t->stack_count)
 		return 0;
+	if (r->stack == after)
+		*o = caller_of(t, after);
 	origin_add(o, t, after);
 	line = origin_next_line(o, t, after);
 	return origin_is_useful(o, t) && (!line || line >= origin_next_line(o, t, r->stack));

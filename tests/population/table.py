@@ -142,6 +142,8 @@ WIDER = [
     "  and others of its cause: LAYERS_STORED, a rule that there was not, is right: it tells layers whose blocks stay from call to call from a graph.",
     "`scorer_stays`, `encoders_stay` and others of their causes: LATE_MODEL, a rule that there was not, is right: it names a model that came between steps. `bias_of_every_layer`: DATA_ON_GPU is",
     "  right as DATA_IN_SETUP is, which says the same before the first step: both say since then to share what is a constant of each layer.",
+    "`cache_for_each_branch`: KV_CACHE_COPIED, a rule that there was not, is right. `trials_of_a_line_search` and others of its cause: EVAL_GRAPH_KEPT is right, which says no_grad() around a call that no",
+    "  backward pass uses. `all_forward_first` and others of its cause: LOSSES_OF_A_LOOP, a rule that there was not, is right as LOSSES_SUMMED is.",
 ]
 
 

@@ -417,7 +417,7 @@ static void a_noted_node_names_its_blocks(void **state)
 static void a_node_may_be_between_two_lines(void **state)
 {
 	struct fixture *f = *state;
-	struct mt_record between, behind, damaged;
+	struct mt_record between, behind, same, damaged;
 	const struct device *d;
 
 	make(f, lines[3], 20 * MIB);
@@ -428,12 +428,16 @@ static void a_node_may_be_between_two_lines(void **state)
 	write_event(&f->w, MT_NODE, write_string(&f->w, "ReluBackward0"), lines[3], lines[5],
 		    f->autograd);
 	behind = made(f, 20 * MIB);
+	write_event(&f->w, MT_NODE, write_string(&f->w, "SplitBackward0"), lines[5], lines[5],
+		    f->autograd);
+	same = made(f, 20 * MIB);
 	write_event(&f->w, MT_NODE, write_string(&f->w, "ReluBackward0"), INT64_C(1) << 40,
 		    lines[5], f->autograd);
 	damaged = made(f, 20 * MIB);
 	d = run(f);
 	assert_name(f, d, &between, "Net.forward  net.py:3-5");
 	assert_name(f, d, &behind, "");
+	assert_name(f, d, &same, "");
 	assert_name(f, d, &damaged, "");
 }
 
