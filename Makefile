@@ -45,7 +45,7 @@ LIBS_INSIDE  := -l:libjansson.a -l:libyaml.a -l:libz.a -l:libprotobuf-c.a -l:lib
 tests = $(patsubst %.c,$(BUILD)/%,$(wildcard $(1)))
 UNIT_TESTS    := $(call tests,tests/unit/*/test_*.c)
 UNIT_TOOLS    := $(call tests,tests/unit/make_traces.c tests/unit/estimate/bench_estimate.c tests/unit/systems/memtrace_events.c \
-                 tests/unit/attribution/backward_names.c tests/unit/live/live_traces.c)
+                 tests/unit/backward/backward_names.c tests/unit/live/live_traces.c)
 PRELOAD_TESTS := $(call tests,tests/preload/test_*.c)
 SIM_TESTS     := $(call tests,tests/sim/test_*.c)
 UNITS         := $(UNIT_TESTS) $(UNIT_TOOLS) $(PRELOAD_TESTS) $(SIM_TESTS) $(BUILD)/tests/unit/allocator/allocator_replay

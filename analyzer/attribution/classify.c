@@ -120,8 +120,8 @@ static enum category of_lasting(const struct block_info *f, int is_input)
 								    : CATEGORY_BUFFERS;
 }
 
-/* Without any backward pass, are the blocks of the first calls gone, and those of the last two there?
- * Each call replaces what the one before has left. */
+/* Without any backward pass, are the blocks of the first calls gone, and those of the last two
+ * there? Each call replaces what the one before has left. */
 static int replaces_earlier(const struct block_context *c, const struct block_info *f)
 {
 	return c->after[0] >= c->span_count && f->siblings.first_call >= MIN_REPLACED &&

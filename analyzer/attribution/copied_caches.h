@@ -5,8 +5,9 @@
 #include "attribution/lifetime.h"
 
 /*
- * copy.deepcopy() of a cache of keys and values leaves no name of a cache on the stack: its tensors have the sizes of those that
- * the cache's own code made. Such copies are for generation, and so is what they were made of: both become CATEGORY_KV_CACHE.
+ * copy.deepcopy() of a cache of keys and values leaves no name of a cache on the stack: its tensors
+ * have the sizes of those that the cache's own code made. Such copies are for generation, and so is
+ * what they were made of: both become CATEGORY_KV_CACHE.
  */
 void find_copied_caches(const struct block_context *c, struct lifetimes *l);
 

@@ -175,11 +175,26 @@ static enum tier tier_of_pieces(const struct metrics *m, enum rule rule, bytes w
 	return TIER_LAST;
 }
 
-/* Few tensors, or the scores of attention, explain four times as much. */
-static int explains_little(const struct metrics *m, bytes weight)
+/* Few tensors, or the scores of attention, explain four times as much as a rule that is not often
+ * right. */
+static int explains_little(const struct metrics *m, enum rule rule, bytes weight)
 {
-	return (weight < m->huge_sum / 4 && SHARE(m->huge_sum, 50) && when_HUGE_TENSORS(m)) ||
-	       (weight < m->attention / 4 && SHARE(m->attention, 50) && when_ATTN_QUADRATIC(m));
+	return rules[rule].tier <= TIER_NEEDLESS && rule_measured(rule) &&
+	       measured_confidence(rule) != CONFIDENCE_HIGH &&
+	       ((weight < m->huge_sum / 4 && SHARE(m->huge_sum, 50) && when_HUGE_TENSORS(m)) ||
+		(weight < m->attention / 4 && SHARE(m->attention, 50) && when_ATTN_QUADRATIC(m)));
+}
+
+/* Before the first step, a name that speaks of evaluation may be right. The steps before had room
+ * for their passes, and what they leave grows. */
+static enum tier tier_of_losses(const struct metrics *m, bytes weight)
+{
+	if (TWO_TOWERS || (m->passes_waiting == 1 && when_GENERATOR_GRAPH(m)))
+		return TIER_DEFAULT;
+	if (EVALUATES || (LEAKS && IN(OPTIMIZER) && m->step > 2))
+		return TIER_PEAK;
+	return explains_little(m, RULE_LOSSES_SUMMED, weight) ? TIER_STATE
+							      : rules[RULE_LOSSES_SUMMED].tier;
 }
 
 enum tier rule_tier_of(const struct metrics *m, enum rule rule, bytes weight)
@@ -234,18 +249,12 @@ enum tier rule_tier_of(const struct metrics *m, enum rule rule, bytes weight)
 	/* What stays step after step is kept: a graph of the last call would not be. */
 	if (rule == RULE_CALL_UNUSED && LEAKS && m->leak_steps >= 3 && m->leak_bytes > weight / 2)
 		return TIER_NEEDLESS;
-	/* Before the first step, a name that speaks of evaluation may be right. The steps before
-	 * had room for their passes, and what they leave grows. */
-	if (rule == RULE_LOSSES_SUMMED &&
-	    (TWO_TOWERS || (m->passes_waiting == 1 && when_GENERATOR_GRAPH(m))))
-		return TIER_DEFAULT;
+	if (rule == RULE_LOSSES_SUMMED)
+		return tier_of_losses(m, weight);
 	/* The job asks for it, and everything would be half as large. */
 	if (rule == RULE_DOUBLE_FROM_THE_START && m->source_float64)
 		return TIER_NEEDLESS;
-	if (rule == RULE_LOSSES_SUMMED && (EVALUATES || (LEAKS && IN(OPTIMIZER) && m->step > 2)))
-		return TIER_PEAK;
-	if (rules[rule].tier <= TIER_NEEDLESS && rule_measured(rule) &&
-	    measured_confidence(rule) != CONFIDENCE_HIGH && explains_little(m, weight))
+	if (explains_little(m, rule, weight))
 		return TIER_STATE;
 	return rules[rule].tier == TIER_PIECES ? tier_of_pieces(m, rule, weight) : rules[rule].tier;
 }

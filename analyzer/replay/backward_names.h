@@ -1,4 +1,4 @@
-/* The devices whose backward passes get names (attribution/backward.h) while the live blocks are
+/* The devices whose backward passes get names (backward/backward.h) while the live blocks are
  * followed. */
 #ifndef MEMTRACE_BACKWARD_NAMES_H
 #define MEMTRACE_BACKWARD_NAMES_H

@@ -2,7 +2,7 @@
 #ifndef MEMTRACE_DEVICE_H
 #define MEMTRACE_DEVICE_H
 
-#include "attribution/backward.h"
+#include "backward/backward.h"
 #include "attribution/lifetime.h"
 #include "attribution/spans.h"
 #include "inference/cache_calls.h"

@@ -101,7 +101,6 @@ static char *label_of(struct builder *b, const struct block_group *g)
 
 	stack_add_label(&b->trace->tables, g->stack, &text);
 	if (!text.length && (uint64_t)g->largest < b->trace->header.stack_min) {
-		/* The job did not record the stacks of small blocks. */
 		buf_puts(&text, "(blocks under ");
 		size_add(&text, (bytes)b->trace->header.stack_min, 0);
 		buf_puts(&text, stack_of(b, g->stack, g->thread) + strlen("(no Python stack"));
@@ -125,10 +124,9 @@ static char *backward_of(struct builder *b, const struct block_group *g)
 	struct origin o = backward_origin_at(&b->device->backward, g->origin);
 	struct buf text = { 0 };
 
-	if (!o.stack)
-		return NULL;
-	origin_add_label(&o, &b->trace->tables, &text);
-	return buf_take(&text);
+	if (o.stack)
+		origin_add_label(&o, &b->trace->tables, &text);
+	return o.stack ? buf_take(&text) : NULL;
 }
 
 static char *inner_of(struct builder *b, const struct block_group *g)

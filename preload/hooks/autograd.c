@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "process/settings.h"
+#include "memory/memory.h"
 #include "python/pystack.h"
 #include "record/event.h"
 #include "record/state.h"

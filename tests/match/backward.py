@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 BUILD = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "build")
-NAMES = os.path.join(BUILD, "tests", "unit", "attribution", "backward_names")
+NAMES = os.path.join(BUILD, "tests", "unit", "backward", "backward_names")
 NAME = re.compile(r".*  (.*):(\d+)(?:-(\d+))?$")
 STACK_MIN = 64 << 10  # smaller blocks have no stack in the forward pass, and no name in the backward pass
 

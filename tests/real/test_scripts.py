@@ -15,7 +15,7 @@ SETS = {"first": (74, 12), "second": (44, 6), "third": (34, 3), "fourth": (39, 7
         "fifteenth": (28, 3), "sixteenth": (28, 3), "seventeenth": (28, 3), "eighteenth": (28, 4), "nineteenth": (28, 6), "twentieth": (28, 5),
         "twentyfirst": (28, 4), "twentysecond": (28, 5), "twentythird": (28, 4), "twentyfourth": (28, 4),
         "twentyfifth": (28, 4), "twentysixth": (28, 5), "twentyseventh": (28, 4), "twentyeighth": (28, 3), "twentyninth": (28, 3), "thirtieth": (28, 4),
-        "thirtyfirst": (28, 3), "thirtysecond": (28, 4)}
+        "thirtyfirst": (28, 3), "thirtysecond": (28, 4), "thirtythird": (28, 3), "thirtyfourth": (28, 4)}
 
 
 def rows_of(*names):

@@ -1,4 +1,4 @@
-#include "attribution/node_runs.h"
+#include "backward/node_runs.h"
 
 #include "attribution/attribution.h"
 #include "util/order.h"
@@ -118,8 +118,9 @@ static struct origin caller_of(const struct tables *t, uint32_t stack)
 				.frames = inner < s->frame_count ? s->frame_count - inner - 1 : 0 };
 }
 
-/* Is there code of the job's between the lines of two nodes, in the order in which they were made? A
- * loop may have begun anew. Between two nodes of one line, the function may have been called again.
+/* Is there code of the job's between the lines of two nodes, in the order in which they were made?
+ * A loop may have begun anew. Between two nodes of one line, the function may have been called
+ * again.
  */
 static int add_between(struct origin *o, const struct tables *t, const struct mt_record *r)
 {

@@ -1,4 +1,4 @@
-#include "attribution/forward_blocks.h"
+#include "backward/forward_blocks.h"
 
 #include "attribution/attribution.h"
 

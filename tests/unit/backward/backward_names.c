@@ -2,7 +2,7 @@
  * noted: backward_names TRACE. One line for each block without a stack on the first device: its
  * number among all allocations, its bytes and its name. */
 #include "attribution/attribution.h"
-#include "attribution/backward.h"
+#include "backward/backward.h"
 #include "replay/replay.h"
 #include "trace/visit.h"
 

@@ -27,9 +27,9 @@
 #ifndef MEMTRACE_BACKWARD_H
 #define MEMTRACE_BACKWARD_H
 
-#include "attribution/forward_blocks.h"
-#include "attribution/node_runs.h"
-#include "attribution/origin.h"
+#include "backward/forward_blocks.h"
+#include "backward/node_runs.h"
+#include "backward/origin.h"
 #include "util/util.h"
 
 struct origin_entry;

@@ -1,7 +1,7 @@
 /* The names of the backward pass's blocks, for jobs whose nodes are known. */
-#include "steps_job.h"
+#include "attribution/steps_job.h"
 
-#include "attribution/backward.h"
+#include "backward/backward.h"
 
 #include <inttypes.h>
 

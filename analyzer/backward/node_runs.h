@@ -5,8 +5,8 @@
 #ifndef MEMTRACE_NODE_RUNS_H
 #define MEMTRACE_NODE_RUNS_H
 
-#include "attribution/forward_blocks.h"
-#include "attribution/origin.h"
+#include "backward/forward_blocks.h"
+#include "backward/origin.h"
 #include "util/util.h"
 
 #define REACH 512 /* blocks of the forward pass among which one run is looked for */

@@ -1,4 +1,4 @@
-#include "attribution/backward.h"
+#include "backward/backward.h"
 
 #include "attribution/attribution.h"
 #include "util/hash.h"

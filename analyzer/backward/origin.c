@@ -1,4 +1,4 @@
-#include "attribution/origin.h"
+#include "backward/origin.h"
 
 #include "attribution/attribution.h"
 #include "attribution/stack_text.h"
