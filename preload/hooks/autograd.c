@@ -59,6 +59,7 @@ static struct {
 	_Atomic(next_number *) number;
 	_Atomic(thread_number *) thread;
 	_Atomic(evaluate *) evaluate;
+	atomic_int has_no_thread; /* this version of PyTorch has no such function */
 } real;
 
 /* The stack of the block that came with a node; `check` is the node's key ^ stack. */
@@ -97,6 +98,7 @@ void autograd_forget(void)
 	atomic_store(&real.number, NULL);
 	atomic_store(&real.thread, NULL);
 	atomic_store(&real.evaluate, NULL);
+	atomic_store(&real.has_no_thread, 0);
 }
 
 /* ---- the forward pass ---- */
@@ -118,9 +120,13 @@ static uint64_t this_thread(void)
 	thread_number *f = atomic_load_explicit(&real.thread, memory_order_relaxed);
 
 	if (__builtin_expect(!f, 0)) {
-		f = (thread_number *)resolve("_ZN2at14RecordFunction15currentThreadIdEv");
-		if (!f)
+		if (atomic_load_explicit(&real.has_no_thread, memory_order_relaxed))
 			return 0;
+		f = (thread_number *)resolve("_ZN2at14RecordFunction15currentThreadIdEv");
+		if (!f) {
+			atomic_store(&real.has_no_thread, 1);
+			return 0;
+		}
 		atomic_store_explicit(&real.thread, f, memory_order_relaxed);
 	}
 	return f();
@@ -148,7 +154,7 @@ uint64_t NUMBER(void)
 	if (__builtin_expect(!forward, 0)) {
 		forward = (next_number *)resolve_beside(__builtin_return_address(0), TEXT(NUMBER));
 		if (!forward)
-			return 0;
+			return ++making.number; /* nodes of a thread are in this order */
 		atomic_store_explicit(&real.number, forward, memory_order_relaxed);
 	}
 	number = forward();
