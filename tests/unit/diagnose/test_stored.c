@@ -33,7 +33,7 @@ static void hooks_that_store_are_named(void **state)
 	m.size_growth = 1100 * MIB;
 	assert_cause(&m, "HOOKS_STORE");
 	m.size_ratio = m.size_growth = 0;
-	m.left = 300 * MIB;
+	m.left = 600 * MIB;
 	m.left_steps = 3;
 	m.left_blocks = 10;
 	assert_cause(&m, "EARLIER_STEP_KEPT");
