@@ -8,30 +8,54 @@ static int is_of_cache(const struct block_context *c, const struct lifetime *l)
 	       HINT_KV_CACHE;
 }
 
-static int is_copy(const struct block_context *c, const struct lifetime *l)
+/* Of what no category of training holds; the copies of a model's state have the sizes of
+ * parameters.
+ */
+static int is_copy(const struct block_context *c, const struct lifetime *l,
+		   const struct size_counts *parameters)
 {
 	const struct stack_info *p = tables_stack_info(c->in.tables, l->alloc.stack);
 
-	return p->tags & TAGGED(COPY) && block_context_hint(c, p) == HINT_NOTHING;
+	return p->tags & TAGGED(COPY) && block_context_hint(c, p) == HINT_NOTHING &&
+	       (l->category == CATEGORY_INPUTS || l->category == CATEGORY_OTHER ||
+		l->category == CATEGORY_TEMPORARIES || l->category == CATEGORY_ACTIVATIONS) &&
+	       !size_counts_count_near(parameters, l->alloc.bytes);
+}
+
+/* The sizes of the cache's blocks that are no activations of training, and of parameters. */
+static void find_sizes(const struct block_context *c, const struct lifetimes *l,
+		       struct size_counts *sizes, struct size_counts *parameters)
+{
+	int trains = c->span_count && c->after[0] < c->span_count;
+
+	for (size_t i = 0; i < l->count; i++) {
+		const struct lifetime *x = &l->list[i];
+
+		if (is_of_cache(c, x) && !(trains && x->category == CATEGORY_ACTIVATIONS))
+			size_counts_add(sizes, x->alloc.bytes);
+		if (x->category == CATEGORY_PARAMETERS)
+			size_counts_add(parameters, x->alloc.bytes);
+	}
+	size_counts_sort(sizes);
+	size_counts_sort(parameters);
 }
 
 void find_copied_caches(const struct block_context *c, struct lifetimes *l)
 {
-	struct size_counts sizes = { 0 };
+	struct size_counts sizes = { 0 }, parameters = { 0 };
 	int copied = 0;
 
-	for (size_t i = 0; i < l->count; i++)
-		if (is_of_cache(c, &l->list[i]))
-			size_counts_add(&sizes, l->list[i].alloc.bytes);
-	size_counts_sort(&sizes);
+	find_sizes(c, l, &sizes, &parameters);
 	for (size_t i = 0; i < l->count && sizes.count; i++)
-		if (is_copy(c, &l->list[i]) &&
+		if (is_copy(c, &l->list[i], &parameters) &&
 		    size_counts_count_near(&sizes, l->list[i].alloc.bytes)) {
 			l->list[i].category = CATEGORY_KV_CACHE;
 			copied = 1;
 		}
 	for (size_t i = 0; i < l->count && copied; i++)
-		if (l->list[i].category == CATEGORY_ACTIVATIONS && is_of_cache(c, &l->list[i]))
+		if (l->list[i].category == CATEGORY_ACTIVATIONS && is_of_cache(c, &l->list[i]) &&
+		    size_counts_count_near(&sizes, l->list[i].alloc.bytes))
 			l->list[i].category = CATEGORY_KV_CACHE;
 	size_counts_release(&sizes);
+	size_counts_release(&parameters);
 }

@@ -434,7 +434,7 @@ uint32_t backward_origin(const struct backward *b, const struct mt_record *alloc
 	    !backward_has_no_place(b->tables, alloc->stack))
 		return 0;
 	noted = running_nodes_origin(&b->nodes, alloc);
-	if (b->origins[noted].stack)
+	if (b->origins[noted].stack || b->origins[noted].is_unclear)
 		return noted;
 	inferred = inferred_origin(b, alloc);
 	return inferred ? inferred : noted;

@@ -105,37 +105,38 @@ void node_runs_bound(const struct forward_blocks *f, const struct run_group *g)
 /* Nodes back to which the one of a thread is looked for: two threads seldom allocate on one device
  * at a time. */
 #define NODES_BACK 64
+#define CLOCKS_DIFFER 1000000000u /* ns, of two threads, at most */
 
-/* The line that called the function of a stack which is not PyTorch's. */
-static struct origin caller_of(const struct tables *t, uint32_t stack)
+/* Drops the innermost line of the job's own from the certain frames: what called its function is
+ * left. */
+static void drop_line(struct origin *o, const struct tables *t)
 {
-	const struct stack *s = tables_stack(t, stack);
-	uint32_t inner = 0;
+	const struct stack *s = tables_stack(t, o->stack);
 
-	while (inner < s->frame_count && frame_is(t, s->frames[inner], FRAME_LIBRARY))
-		inner++;
-	return (struct origin){ .stack = stack,
-				.frames = inner < s->frame_count ? s->frame_count - inner - 1 : 0 };
+	o->first_line = o->last_line = 0;
+	while (o->frames && frame_is(t, s->frames[s->frame_count - o->frames], FRAME_LIBRARY))
+		o->frames--;
+	o->frames -= o->frames > 0;
 }
 
-/* Is there code of the job's between the lines of two nodes, in the order in which they were made?
- * A loop may have begun anew. Between two nodes of one line, the function may have been called
- * again.
+/*
+ * The lines between two nodes, of one function, in the order in which they were made. Where both
+ * are of one line, or a loop began anew, other lines of the function ran in between: then only its
+ * caller is certain.
  */
 static int add_between(struct origin *o, const struct tables *t, const struct mt_record *r)
 {
-	uint32_t after = (uint32_t)r->bytes, line;
+	uint32_t after = (uint32_t)r->bytes;
 
 	origin_add(o, t, r->stack);
 	if (!r->bytes)
 		return 1;
 	if (r->bytes < 0 || (uint64_t)r->bytes >= t->stack_count)
 		return 0;
-	if (r->stack == after)
-		*o = caller_of(t, after);
 	origin_add(o, t, after);
-	line = origin_next_line(o, t, after);
-	return origin_is_useful(o, t) && (!line || line >= origin_next_line(o, t, r->stack));
+	if (!o->first_line || origin_next_line(o, t, after) <= origin_next_line(o, t, r->stack))
+		drop_line(o, t);
+	return origin_is_useful(o, t);
 }
 
 struct origin running_node_origin(const struct tables *t, const struct mt_record *r)
@@ -144,7 +145,7 @@ struct origin running_node_origin(const struct tables *t, const struct mt_record
 
 	if (r->stack && tables_stack(t, r->stack)->frame_count && add_between(&o, t, r))
 		return o;
-	o = (struct origin){ 0 };
+	o = (struct origin){ .is_unclear = r->stack != MT_NO_STACK };
 	if (r->address < t->string_count)
 		o.node = (uint32_t)r->address;
 	return o;
@@ -152,6 +153,10 @@ struct origin running_node_origin(const struct tables *t, const struct mt_record
 
 void running_nodes_add(struct running_nodes *n, uint64_t start_ns, uint16_t thread, uint32_t origin)
 {
+	/* The time of a damaged record. */
+	while (n->count > n->pass && n->list[n->count - 1].start_ns > start_ns &&
+	       n->list[n->count - 1].start_ns - start_ns > CLOCKS_DIFFER)
+		n->count--;
 	/* The clocks of two threads may differ a little. */
 	if (n->count && n->list[n->count - 1].start_ns > start_ns)
 		start_ns = n->list[n->count - 1].start_ns;

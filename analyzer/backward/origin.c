@@ -94,7 +94,9 @@ static uint64_t mix(uint64_t hash, uint64_t value)
 uint64_t origin_hash(const struct origin *o, const struct tables *t)
 {
 	const struct stack *s = tables_stack(t, o->stack);
-	uint64_t hash = mix(mix(o->frames, (uint64_t)o->first_line << 32 | o->last_line), o->node);
+	uint64_t hash =
+		mix(mix(mix(o->frames, (uint64_t)o->first_line << 32 | o->last_line), o->node),
+		    (uint64_t)o->is_unclear);
 
 	for (uint32_t i = 0; i < o->frames; i++)
 		hash = mix(hash, frame_at(s, i));

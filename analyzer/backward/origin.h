@@ -14,6 +14,7 @@ struct origin {
 	uint32_t stack;                 /* of a block of the forward pass; MT_NO_STACK: not known */
 	uint32_t frames;                /* its outermost frames that are certain */
 	uint32_t first_line, last_line; /* of the next frame; 0: that one is not certain */
+	int is_unclear; /* without a stack: the nodes around it tell no line, and no order does */
 };
 
 /* Adds a possible place to an origin, which begins as { 0 }. */

@@ -163,6 +163,15 @@ static uint32_t is_attention(const struct metrics_pass *p, const struct failure 
 	return blocks >= 2 && scores->size / 2 > linear ? frames : 0;
 }
 
+/* Is it of the model, or of a function of the job's own whose name speaks of attention? */
+static int is_of_model(const struct metrics_pass *p, uint32_t stack)
+{
+	stack_tags tags = tags_at(p, stack);
+
+	return tags & TAGGED(MODEL) ||
+	       (tags & TAGGED(ATTENDS) && tables_stack_is_own_code(p->tables, stack));
+}
+
 /* Tags the stacks of the call's linear layers and of its scores. */
 static void tag_call(struct metrics_pass *p, const struct failure *f, const struct snapshot *live,
 		     const struct site *scores, uint32_t frames)
@@ -197,7 +206,7 @@ void metrics_tag_attention(struct metrics_pass *p, const struct failure *f,
 		uint32_t frames;
 
 		if (!may_be_score(p, site.stack, TAGGED(PROBABILITIES) | TAGGED(ATTENDS)) ||
-		    !(tags & (TAGGED(MODEL) | TAGGED(ATTENDS))) ||
+		    !is_of_model(p, site.stack) ||
 		    tags & (TAGGED(LOSS) | TAGGED(ATTENTION) | TAGGED(KV_CACHE)))
 			continue;
 		visited++;

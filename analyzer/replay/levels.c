@@ -375,7 +375,8 @@ static void record_keyframe(struct levels_pass *c, const struct mt_record *r)
 	unsigned alloc = event_alloc_kind(r->kind), layer = event_layer(r->kind);
 	struct device *d;
 
-	if (!layer || !record_is_valid(r) || layer == MT_LAYER_MAPPED || layer == MT_LAYER_MARK)
+	if (!layer || !record_is_valid(r) || layer == MT_LAYER_MAPPED || layer == MT_LAYER_MARK ||
+	    layer == MT_LAYER_NODE)
 		return;
 	if (is_host(r)) {
 		record_host(&c->replay->host, r);

@@ -19,9 +19,11 @@
 #include "record/state.h"
 #include "record/tables.h"
 #include "symbols/resolve.h"
+#include "symbols/scope.h"
 
 #define EXPORT __attribute__((visibility("default")))
 #define MADE (1u << 17) /* nodes that are remembered, of all threads; a power of 2 */
+#define CALLERS 16      /* objects whose functions are remembered */
 #define NEAR 1024       /* nodes behind a large block of which the place is looked at */
 #define REACH 16        /* nodes before and behind one without a block that are looked at */
 
@@ -55,11 +57,20 @@ typedef uint64_t thread_number(void);
 typedef void evaluate(void *engine, void *const *task, const union node *node, void *inputs,
 		      void *queue);
 
+/* The real function of each object that calls it: a process may have two copies of PyTorch. */
+struct callers {
+	atomic_uint count; /* of the rows that are filled, or being filled */
+	struct {
+		_Atomic(void *) function; /* NULL: not filled yet */
+		uintptr_t low, high;
+	} list[CALLERS];
+};
+
 static struct {
-	_Atomic(next_number *) number;
+	struct callers number, evaluate;
 	_Atomic(thread_number *) thread;
-	_Atomic(evaluate *) evaluate;
 	atomic_int has_no_thread; /* this version of PyTorch has no such function */
+	atomic_uint unloaded;     /* libraries were, so many times */
 } real;
 
 /* The stack of the block that came with a node; `check` is the node's key ^ stack. */
@@ -91,14 +102,56 @@ static __thread struct {
 	uint64_t run;      /* the number of nodes that the thread has run, with this one */
 	uint64_t recorded;
 	unsigned device;
+	unsigned unloaded; /* libraries, when it began */
+	int is_recorded;   /* the latest record of the thread is of a node */
 } now __attribute__((tls_model("initial-exec")));
+
+static void forget(struct callers *c)
+{
+	for (unsigned i = 0; i < CALLERS; i++)
+		atomic_store(&c->list[i].function, NULL);
+	atomic_store(&c->count, 0);
+}
+
+/* The function to which the loader would have bound the caller. */
+static void *find_real(struct callers *c, const void *caller, const char *symbol)
+{
+	struct resolve_object o = resolve_object(caller);
+	struct scope_choice s = scope_choose(symbol, o.base);
+	void *function = s.chosen ? s.chosen : s.first;
+	unsigned i;
+
+	if (!function)
+		function = resolve_beside(caller, symbol);
+	if (!function || !o.high || atomic_load(&c->count) >= CALLERS)
+		return function;
+	i = atomic_fetch_add(&c->count, 1);
+	if (i >= CALLERS)
+		return function;
+	c->list[i].low = o.low;
+	c->list[i].high = o.high;
+	atomic_store_explicit(&c->list[i].function, function, memory_order_release);
+	return function;
+}
+
+static inline void *real_of(struct callers *c, const void *caller, const char *symbol)
+{
+	for (unsigned i = 0; i < CALLERS; i++) {
+		void *f = atomic_load_explicit(&c->list[i].function, memory_order_acquire);
+
+		if (f && (uintptr_t)caller >= c->list[i].low && (uintptr_t)caller < c->list[i].high)
+			return f;
+	}
+	return find_real(c, caller, symbol);
+}
 
 void autograd_forget(void)
 {
-	atomic_store(&real.number, NULL);
+	forget(&real.number);
+	forget(&real.evaluate);
 	atomic_store(&real.thread, NULL);
-	atomic_store(&real.evaluate, NULL);
 	atomic_store(&real.has_no_thread, 0);
+	atomic_fetch_add(&real.unloaded, 1);
 }
 
 /* ---- the forward pass ---- */
@@ -147,23 +200,17 @@ EXPORT next_number NUMBER;
 
 uint64_t NUMBER(void)
 {
-	next_number *forward = atomic_load_explicit(&real.number, memory_order_relaxed);
 	int e = errno;
-	uint64_t number;
+	next_number *forward =
+		(next_number *)real_of(&real.number, __builtin_return_address(0), TEXT(NUMBER));
 
-	if (__builtin_expect(!forward, 0)) {
-		forward = (next_number *)resolve_beside(__builtin_return_address(0), TEXT(NUMBER));
-		if (!forward)
-			return ++making.number; /* nodes of a thread are in this order */
-		atomic_store_explicit(&real.number, forward, memory_order_relaxed);
-	}
-	number = forward();
-	making.number = number;
+	/* Without the real function, nodes of a thread are numbered in their order, too. */
+	making.number = forward ? forward() : making.number + 1;
 	making.place.frame = NULL;
-	if (number < making.until && recording_already())
+	if (making.number < making.until && recording_already())
 		making.place = pystack_place();
 	errno = e;
-	return number;
+	return making.number;
 }
 
 /* A large block of a Python stack: is it of the operation that made the latest node? */
@@ -175,7 +222,7 @@ static void match(uint32_t stack)
 	if (!making.place.frame)
 		return;
 	place = pystack_place();
-	if (place.frame == making.place.frame && place.instruction == making.place.instruction)
+	if (place.frame == making.place.frame && place.instructions == making.place.instructions)
 		keep(making.number, stack);
 	making.place.frame = NULL;
 }
@@ -250,19 +297,17 @@ EXPORT evaluate EVALUATE;
 /* The engine runs a node, and hands on the gradients that it made. A node may run others. */
 void EVALUATE(void *engine, void *const *task, const union node *node, void *inputs, void *queue)
 {
-	evaluate *forward = atomic_load_explicit(&real.evaluate, memory_order_relaxed);
 	const void *frame = __builtin_frame_address(0);
 	__typeof__(now) outer = now;
 	int e = errno;
+	evaluate *forward =
+		(evaluate *)real_of(&real.evaluate, __builtin_return_address(0), TEXT(EVALUATE));
 
-	if (__builtin_expect(!forward, 0)) {
-		forward = (evaluate *)resolve_beside(__builtin_return_address(0), TEXT(EVALUATE));
-		atomic_store_explicit(&real.evaluate, forward, memory_order_relaxed);
-	}
 	if (recording_already() && node && settings.NODES) {
 		begin(node, *task);
 		now.frame = frame;
 		now.run++;
+		now.unloaded = atomic_load_explicit(&real.unloaded, memory_order_relaxed);
 	}
 	errno = e;
 	forward(engine, task, node, inputs, queue);
@@ -305,14 +350,20 @@ void autograd_note(unsigned device, uint32_t stack)
 	if (!settings.NODES)
 		return;
 	match(stack);
-	if (!now.run || (now.recorded == now.run && now.device == device))
+	/* An error has ended the call of the engine, or a library, maybe the node's, is gone. */
+	if (now.type &&
+	    ((uintptr_t)__builtin_frame_address(0) > (uintptr_t)now.frame ||
+	     now.unloaded != atomic_load_explicit(&real.unloaded, memory_order_relaxed)))
+		now.type = NULL;
+	if (!now.run || (!now.type && !now.is_recorded) ||
+	    (now.recorded == now.run && now.device == device))
 		return;
+	now.recorded = now.run;
+	now.device = device;
+	now.is_recorded = now.type != NULL;
 	if (now.type) {
 		name = name_of(now.type);
 		maker = stack_of_now(&after);
 	}
-	if (event_write(MT_NODE, device, name, maker ? after : 0, maker) == MT_UNKNOWN)
-		return;
-	now.recorded = now.run;
-	now.device = device;
+	event_write(MT_NODE, device, name, maker ? after : 0, maker);
 }

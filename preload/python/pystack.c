@@ -14,6 +14,7 @@
 
 #define MAX_FRAMES PYLAYOUT_MAX_FRAMES
 #define MAX_STRING 4095u /* bytes of a name or path */
+#define PLACE_FRAMES 12  /* a line of the job's with the modules that it calls */
 #define LOOK_AGAIN 1024  /* events without a Python until new libraries are searched for one */
 
 enum { UNTRIED, ABSENT, UNVERIFIED, ON, OFF };
@@ -439,8 +440,14 @@ uint32_t pystack_module_stack(uint32_t module)
 struct pystack_place pystack_place(void)
 {
 	const void *thread = readable_thread(), *frame = thread ? first_frame(thread) : NULL;
+	struct pystack_place place = { frame, 0 };
 
-	return (struct pystack_place){ frame, frame ? instruction(frame) : 0 };
+	for (unsigned i = 0; frame && i < PLACE_FRAMES; i++) {
+		place.instructions =
+			(place.instructions + (uintptr_t)frame) * OTHER_KEY + instruction(frame);
+		frame = FIELD(const void *, frame, py.layout.frame_previous);
+	}
+	return place;
 }
 
 uint32_t pystack_current(uint32_t module)

@@ -12,11 +12,11 @@
 /* The stack of MODULE (an id of the tables, 0: unknown) and the calling thread's Python stack. */
 uint32_t pystack_current(uint32_t module);
 
-/* Where the calling thread's innermost Python frame is, to be compared with a later one. `frame` is
- * NULL if the thread has none. */
+/* Where the calling thread's innermost Python frames are, to be compared with a later place.
+ * `frame` is NULL if the thread has none. */
 struct pystack_place {
 	const void *frame;
-	uint64_t instruction;
+	uint64_t instructions; /* of that frame and of those around it, mixed */
 };
 struct pystack_place pystack_place(void);
 

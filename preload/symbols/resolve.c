@@ -209,6 +209,41 @@ const void *resolve_module_file(const void *address, char *file, unsigned long b
 		(struct whose){ .address = address, .path = file, .bytes = bytes, .file = 1 });
 }
 
+struct around {
+	const void *address;
+	struct resolve_object found;
+};
+
+static int read_object(struct dl_phdr_info *o, size_t size, void *data)
+{
+	struct around *a = data;
+	struct resolve_object *f = &a->found;
+
+	(void)size;
+	if (!resolve_holds(o, a->address))
+		return 0;
+	f->base = (const void *)o->dlpi_addr;
+	f->low = UINTPTR_MAX;
+	for (int i = 0; i < o->dlpi_phnum; i++) {
+		const ElfW(Phdr) *p = &o->dlpi_phdr[i];
+		uintptr_t from = o->dlpi_addr + p->p_vaddr;
+
+		if (p->p_type != PT_LOAD)
+			continue;
+		f->low = from < f->low ? from : f->low;
+		f->high = from + p->p_memsz > f->high ? from + p->p_memsz : f->high;
+	}
+	return 1;
+}
+
+struct resolve_object resolve_object(const void *address)
+{
+	struct around a = { .address = address };
+
+	dl_iterate_phdr(read_object, &a);
+	return a.found;
+}
+
 static int read_first(struct dl_phdr_info *o, size_t size, void *data)
 {
 	struct dl_phdr_info *found = data;

@@ -8,6 +8,7 @@
 #define PRELOAD_RESOLVE_H
 
 #include <link.h>
+#include <stdint.h>
 
 /* Address of SYMBOL in the first object loaded after this one that defines it; an object before
  * this one is a tracer or a shim that calls this library. NULL: none defines it. */
@@ -39,6 +40,14 @@ const void *resolve_module(const void *address, char *path, unsigned long bytes)
 
 /* The same with only the last part of the path. */
 const void *resolve_module_file(const void *address, char *file, unsigned long bytes);
+
+/* The addresses of the object that holds ADDRESS, from `low` to before `high`, and its base;
+ * `high` is 0 if none does. */
+struct resolve_object {
+	const void *base;
+	uintptr_t low, high;
+};
+struct resolve_object resolve_object(const void *address);
 
 struct dl_phdr_info;
 

@@ -50,6 +50,9 @@ class Backward(BackwardChecks):
         gradients = [r for r in entry["peak"]["stacks"] if r["category"] == "gradients"]
         self.assertTrue(any("modeling_llama.py" in (r["backward_of"] or "") for r in gradients), gradients)
 
+    def test_lines_that_look_alike(self):
+        self.check("node_loops.py", named=0.75, exact=0.7)
+
     def test_errors_in_backward_passes(self):
         self.simulate([python(), os.path.join(JOBS, "node_errors.py")], CUDASIM_MEMORY="1GiB")
 

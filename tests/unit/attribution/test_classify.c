@@ -377,6 +377,19 @@ static void a_cache_that_grows_is_one_without_no_grad(void **state)
 	assert_int_equal(of(run(f), CATEGORY_KV_CACHE), 24 + 20);
 }
 
+/* copy.deepcopy(model.state_dict()): keys that a pass has made may have the size of a parameter. */
+static void copies_of_a_models_state_are_no_cache(void **state)
+{
+	struct fixture *f = *state;
+	uint32_t copy = stack(f, write_frame(&f->w, "deepcopy", "/usr/lib/python3.11/copy.py", 2),
+			      write_frame(&f->w, "main", "/job/train.py", 30), 0);
+
+	make(f, f->setup, 4 * MIB);
+	make(f, copy, 4 * MIB);
+	make(f, cache_stack(f), 4 * MIB);
+	assert_int_equal(fixture_replay(f, 1)->at_peak.by_category[CATEGORY_KV_CACHE], 0);
+}
+
 /* Allocated once, in the first forward pass. */
 static void a_block_allocated_once_by_a_module_is_a_buffer(void **state)
 {
@@ -448,6 +461,7 @@ int main(void)
 		CASE(a_gradient_may_be_smaller_than_its_parameter),
 		CASE(recomputed_blocks_are_activations_or_temporaries),
 		CASE(a_cache_that_grows_is_one_without_no_grad),
+		CASE(copies_of_a_models_state_are_no_cache),
 		CASE(many_small_blocks_of_one_size_are_samples),
 		CASE(some_small_blocks_are_parameters),
 		CASE(what_a_constructor_makes_may_be_data),

@@ -107,6 +107,7 @@ static void other_softmaxes_are_no_attention(void **state)
 /* The function's name speaks of attention, and its linear layers are those of its caller. */
 static void a_function_may_make_the_scores_for_its_caller(void **state)
 {
+	struct stack_info infos[STACKS] = { [HELPER] = { .flags = STACK_FRAMES } };
 	struct block_group groups[] = {
 		{ .stack = HELPER, .blocks = 2, .largest = 100 * MIB },
 		{ .stack = PROJECTION, .blocks = 3, .largest = 10 * MIB },
@@ -117,7 +118,8 @@ static void a_function_may_make_the_scores_for_its_caller(void **state)
 				 .frame_kinds = kinds,
 				 .frame_count = FRAMES,
 				 .strings = strings,
-				 .string_count = ARRAY_SIZE(strings) };
+				 .string_count = ARRAY_SIZE(strings),
+				 .stack_info = infos };
 	stack_tags tags[STACKS] = { [PROJECTION] = TAGGED(LINEAR) | TAGGED(MODEL),
 				    [HELPER] = TAGGED(ATTENDS) | TAGGED(MODEL) };
 	struct metrics_pass p = { .tables = &tables, .tags = tags };
