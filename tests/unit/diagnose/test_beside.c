@@ -69,6 +69,10 @@ static void two_calls_of_each_step_are_towers(void **state)
 	assert_cause(&m, "LOSSES_SUMMED");
 	m.passes_waiting = 1;
 	assert_cause(&m, "ACT_PEAK");
+	/* Two losses of a language model. */
+	m.logits = 50 * MIB;
+	assert_cause(&m, "LOSSES_SUMMED");
+	m.logits = 0;
 	m.step = m.steps = 1;
 	assert_cause(&m, "LOSSES_SUMMED");
 }
