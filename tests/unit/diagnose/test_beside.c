@@ -137,6 +137,58 @@ static void states_of_an_earlier_step_are_less_sure(void **state)
 	assert_int_equal(confidence_of_cause(&m), confidence - 1);
 }
 
+/* Without a graph, several lines of the model have blocks of each of six calls. */
+static void under_no_grad_several_lines_are_stored(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.in_backward = 0;
+	m.in_forward = m.in_evaluation = 1;
+	m.run_calls = 6;
+	m.run_repeats = 48;
+	m.run_repeat_bytes = 600 * MIB;
+	m.run_live = 1200 * MIB;
+	m.run_born = 2000 * MIB;
+	m.run_kept_stacks = 6;
+	m.run_layer_stacks = 6;
+	m.run_blocks = 200;
+	m.run_model = 100;
+	m.no_grad = 1;
+	assert_cause(&m, "LAYERS_STORED");
+	m.run_calls = 2;
+	assert_cause(&m, "ACT_PEAK");
+}
+
+/* A line asks for float64: before large tensors, which would be half as large. */
+static void a_type_that_a_line_asks_for_comes_first(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.huge = 300 * MIB;
+	m.huge_sum = 1200 * MIB;
+	m.huge_blocks = 4;
+	m.float64_layers = 9;
+	assert_cause(&m, "HUGE_TENSORS");
+	m.source_float64 = 1;
+	assert_cause(&m, "DOUBLE_FROM_THE_START");
+}
+
+/* In the first step, the discriminator is called twice, behind the generator. */
+static void a_generators_graph_is_no_sum_of_losses(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.step = m.steps = 1;
+	m.waiting = 1200 * MIB;
+	m.passes_waiting = 1;
+	assert_cause(&m, "LOSSES_SUMMED");
+	m.generator_graph = 1000 * MIB;
+	assert_cause(&m, "GENERATOR_GRAPH");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -147,6 +199,9 @@ int main(void)
 		cmocka_unit_test(a_leak_is_no_unused_call),
 		cmocka_unit_test(scores_come_before_little_that_is_doubtful),
 		cmocka_unit_test(states_of_an_earlier_step_are_less_sure),
+		cmocka_unit_test(under_no_grad_several_lines_are_stored),
+		cmocka_unit_test(a_type_that_a_line_asks_for_comes_first),
+		cmocka_unit_test(a_generators_graph_is_no_sum_of_losses),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
