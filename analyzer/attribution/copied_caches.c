@@ -8,9 +8,8 @@ static int is_of_cache(const struct block_context *c, const struct lifetime *l)
 	       HINT_KV_CACHE;
 }
 
-/* Of what no category of training holds; the copies of a model's state have the sizes of
- * parameters.
- */
+/* A copy of a cache is no parameter, gradient or state, and has the size of no parameter, as a copy
+ * of a model's state has. */
 static int is_copy(const struct block_context *c, const struct lifetime *l,
 		   const struct size_counts *parameters)
 {
@@ -22,7 +21,7 @@ static int is_copy(const struct block_context *c, const struct lifetime *l,
 	       !size_counts_count_near(parameters, l->alloc.bytes);
 }
 
-/* The sizes of the cache's blocks that are no activations of training, and of parameters. */
+/* `sizes`: of the cache's blocks, but for those that are activations of a job that trains. */
 static void find_sizes(const struct block_context *c, const struct lifetimes *l,
 		       struct size_counts *sizes, struct size_counts *parameters)
 {

@@ -3,6 +3,7 @@
 #include "attribution/attribution.h"
 #include "util/hash.h"
 #include "util/order.h"
+#include "util/size_counts.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -112,7 +113,7 @@ static struct origin origin_of(const struct backward *b, const struct node_run *
 		return none;
 	for (uint64_t position = first; position < last; position++) {
 		if (r->highest != NO_POSITION &&
-		    !node_run_is_alike(forward_block_at(&b->forward, position)->bytes, r->gradient))
+		    !sizes_are_alike(forward_block_at(&b->forward, position)->bytes, r->gradient))
 			continue;
 		if (!add_position(b, &o, position, end))
 			return none;
@@ -229,8 +230,8 @@ static void end_run(struct backward *b)
 	struct node_run *r = &b->now;
 
 	r->is_sum = r->saved == NO_POSITION && r->gradients == 2 && r->allocs == 1 &&
-		    node_run_is_alike(r->gradient, r->last) &&
-		    node_run_is_alike(r->other_gradient, r->last);
+		    sizes_are_alike(r->gradient, r->last) &&
+		    sizes_are_alike(r->other_gradient, r->last);
 	if (r->allocs || has_ended(r))
 		add_run(b);
 }

@@ -2,21 +2,9 @@
 
 #include "attribution/attribution.h"
 #include "util/order.h"
+#include "util/size_counts.h"
 
 #include <stdlib.h>
-
-/*
- * The caching allocator does not divide a large block if at most 1 MiB would remain (kSmallSize in
- * its source): blocks of equal tensors differ by that much.
- */
-#define UNDIVIDED (INT64_C(1) << 20)
-
-int node_run_is_alike(bytes a, bytes b)
-{
-	bytes less = a < b ? a : b, more = a < b ? b : a;
-
-	return more == less || (less > UNDIVIDED && more - less <= UNDIVIDED);
-}
 
 /* A run that leaves one block and frees no saved tensor may be of a view, which has no output of
  * its own. */
@@ -58,7 +46,7 @@ static void bound_from_above(const struct forward_blocks *f, const struct run_gr
 		    end - r->least > REACH)
 			continue;
 		for (uint64_t position = end; position-- > r->least;)
-			if (node_run_is_alike(forward_block_at(f, position)->bytes, r->gradient)) {
+			if (sizes_are_alike(forward_block_at(f, position)->bytes, r->gradient)) {
 				r->highest = end = position;
 				break;
 			}
@@ -78,8 +66,8 @@ static void bound_from_below(const struct forward_blocks *f, const struct run_gr
 		r->lowest = NO_POSITION;
 		if (r->highest != NO_POSITION) {
 			for (uint64_t position = begin; position <= r->highest; position++)
-				if (node_run_is_alike(forward_block_at(f, position)->bytes,
-						      r->gradient)) {
+				if (sizes_are_alike(forward_block_at(f, position)->bytes,
+						    r->gradient)) {
 					r->lowest = position;
 					break;
 				}

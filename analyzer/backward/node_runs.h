@@ -38,9 +38,6 @@ struct run_group {
 	uint64_t end; /* no position lies behind it */
 };
 
-/* Can two blocks be of tensors of one size? */
-int node_run_is_alike(bytes a, bytes b);
-
 /* Sets the bounds of each run's position, and the positions of its output. */
 void node_runs_bound(const struct forward_blocks *f, const struct run_group *g);
 

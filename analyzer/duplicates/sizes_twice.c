@@ -11,16 +11,6 @@
 #define MAX_MODELS 8      /* equal models that a job has beside each other */
 #define MAX_DIFFERENCE 20 /* two models differ by 1/20 at most, in all sizes together */
 
-/* PyTorch's allocator leaves the rest of a block with it if that has up to 1 MiB: tensors of one
- * size may have blocks that differ by that. Blocks of up to 1 MiB, of a pool of their own, do not.
- */
-static int is_like(bytes a, bytes b)
-{
-	if (a <= MAX_SPARE || b <= MAX_SPARE)
-		return a == b;
-	return (a > b ? a - b : b - a) <= MAX_SPARE;
-}
-
 /* Have two lists the same sizes, in any order? Sorts them. */
 static int are_alike(bytes *a, bytes *b, size_t count)
 {
@@ -29,7 +19,7 @@ static int are_alike(bytes *a, bytes *b, size_t count)
 	qsort(a, count, sizeof(*a), by_bytes_rising);
 	qsort(b, count, sizeof(*b), by_bytes_rising);
 	for (size_t i = 0; i < count; i++) {
-		if (!is_like(a[i], b[i]))
+		if (!sizes_are_alike(a[i], b[i]))
 			return 0;
 		sum = bytes_add(sum, a[i]);
 		differ = bytes_add(differ, a[i] > b[i] ? a[i] - b[i] : b[i] - a[i]);
@@ -43,7 +33,7 @@ static unsigned count_like(const bytes *sizes, size_t half, bytes size)
 	unsigned found = 0;
 
 	for (size_t i = 0; i < half && found <= 2; i++)
-		found += (unsigned)is_like(sizes[i], size);
+		found += (unsigned)sizes_are_alike(sizes[i], size);
 	return found;
 }
 
@@ -52,7 +42,7 @@ static int comes_again(const bytes *sizes, size_t half, size_t place)
 	size_t around = half / 8 + 1;
 
 	for (size_t i = place > around ? place - around : 0; i < half && i <= place + around; i++)
-		if (is_like(sizes[half + i], sizes[place]))
+		if (sizes_are_alike(sizes[half + i], sizes[place]))
 			return 1;
 	return 0;
 }
@@ -63,7 +53,7 @@ static int are_layers(const bytes *sizes, size_t count)
 	for (size_t period = 1; period <= count / 2; period++) {
 		size_t i = period;
 
-		while (i < count && is_like(sizes[i], sizes[i - period]))
+		while (i < count && sizes_are_alike(sizes[i], sizes[i - period]))
 			i++;
 		if (i == count && count % period == 0)
 			return 1;

@@ -172,8 +172,7 @@ static struct kept_results results_of(const struct surviving_block *l, size_t co
 		if (blocks >= MIN_CALLS)
 			r.of_size = larger_of(r.of_size, same);
 	}
-	if ((most == least || (least > MAX_SPARE && most - least <= MAX_SPARE)) &&
-	    least <= BYTES_LIMIT / larger_of(r.blocks, 1))
+	if (sizes_are_alike(least, most) && least <= BYTES_LIMIT / larger_of(r.blocks, 1))
 		r.alike = least * r.blocks;
 	return r;
 }

@@ -8,6 +8,15 @@
  * this more than was asked for. */
 #define MAX_SPARE (INT64_C(1) << 20)
 
+/* May blocks of these sizes hold tensors of one size? Blocks of up to 1 MiB, of a pool of their
+ * own, have no spare. */
+static inline int sizes_are_alike(bytes a, bytes b)
+{
+	if (a <= MAX_SPARE || b <= MAX_SPARE)
+		return a == b;
+	return (a > b ? a - b : b - a) <= MAX_SPARE;
+}
+
 struct size_count {
 	bytes size;
 	uint64_t count;

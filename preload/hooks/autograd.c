@@ -57,7 +57,8 @@ typedef uint64_t thread_number(void);
 typedef void evaluate(void *engine, void *const *task, const union node *node, void *inputs,
 		      void *queue);
 
-/* The real function of each object that calls it: a process may have two copies of PyTorch. */
+/* The real function of each object that calls it: a process may have two copies of PyTorch. By
+ * object, and not by return address as in hooks/real.c: nodes are made in thousands of places. */
 struct callers {
 	atomic_uint count; /* of the rows that are filled, or being filled */
 	struct {
@@ -116,8 +117,8 @@ static void forget(struct callers *c)
 /* The function to which the loader would have bound the caller. */
 static void *find_real(struct callers *c, const void *caller, const char *symbol)
 {
-	struct resolve_object o = resolve_object(caller);
-	struct scope_choice s = scope_choose(symbol, o.base);
+	struct resolve_range o = resolve_range(caller);
+	struct scope_choice s = scope_choose(symbol, caller);
 	void *function = s.chosen ? s.chosen : s.first;
 	unsigned i;
 

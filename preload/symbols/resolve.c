@@ -211,18 +211,17 @@ const void *resolve_module_file(const void *address, char *file, unsigned long b
 
 struct around {
 	const void *address;
-	struct resolve_object found;
+	struct resolve_range found;
 };
 
-static int read_object(struct dl_phdr_info *o, size_t size, void *data)
+static int read_range(struct dl_phdr_info *o, size_t size, void *data)
 {
 	struct around *a = data;
-	struct resolve_object *f = &a->found;
+	struct resolve_range *f = &a->found;
 
 	(void)size;
 	if (!resolve_holds(o, a->address))
 		return 0;
-	f->base = (const void *)o->dlpi_addr;
 	f->low = UINTPTR_MAX;
 	for (int i = 0; i < o->dlpi_phnum; i++) {
 		const ElfW(Phdr) *p = &o->dlpi_phdr[i];
@@ -236,11 +235,11 @@ static int read_object(struct dl_phdr_info *o, size_t size, void *data)
 	return 1;
 }
 
-struct resolve_object resolve_object(const void *address)
+struct resolve_range resolve_range(const void *address)
 {
 	struct around a = { .address = address };
 
-	dl_iterate_phdr(read_object, &a);
+	dl_iterate_phdr(read_range, &a);
 	return a.found;
 }
 

@@ -41,13 +41,12 @@ const void *resolve_module(const void *address, char *path, unsigned long bytes)
 /* The same with only the last part of the path. */
 const void *resolve_module_file(const void *address, char *file, unsigned long bytes);
 
-/* The addresses of the object that holds ADDRESS, from `low` to before `high`, and its base;
- * `high` is 0 if none does. */
-struct resolve_object {
-	const void *base;
+/* The addresses of the object that holds ADDRESS, from `low` to before `high`, which is 0 if none
+ * does. */
+struct resolve_range {
 	uintptr_t low, high;
 };
-struct resolve_object resolve_object(const void *address);
+struct resolve_range resolve_range(const void *address);
 
 struct dl_phdr_info;
 

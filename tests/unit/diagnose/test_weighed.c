@@ -331,6 +331,7 @@ static void what_a_few_layers_leave_is_stored(void **state)
 
 	(void)state;
 	assert_int_equal(assert_cause(&m, "LAYERS_STORED"), 1200 * MIB);
+	assert_int_equal(confidence_of_cause(&m), 1);
 	m.run_layer_stacks = 8;
 	assert_cause(&m, "INFERENCE_GRAPH");
 	m.run_layer_stacks = 5;
