@@ -179,12 +179,34 @@ bytes metrics_never_used(const struct device_pass *d, const struct tables *t,
 	return sum;
 }
 
+/*
+ * Live blocks of lines that hold several layers' outputs, of more lines than one, and whose blocks
+ * of the steps before were all freed in their forward pass. A graph that no backward pass goes
+ * through looks so; without a graph, only the last of several layers is kept.
+ */
+static void find_unused_layers(const struct device_pass *d, const struct tables *t)
+{
+	for (uint32_t i = 1; i < t->stack_count; i++) {
+		const struct stack_levels *x = &d->stacks[i];
+		uint32_t flags = tables_stack_info(t, i)->flags;
+
+		if (!(flags & STACK_MODULE) ||
+		    flags & (STACK_EVALUATION | STACK_NO_GRAD | STACK_INIT) || !x->before ||
+		    !x->freed || x->dropped != x->freed || x->held_before < 2 * x->before ||
+		    x->live < 2 * x->now)
+			continue;
+		add(&d->m->unused_layers, x->live);
+		d->m->unused_lines++;
+	}
+}
+
 void metrics_compare_calls(const struct device_pass *d, const struct tables *t,
 			   const struct live_passes *p)
 {
 	const struct stack_levels *first, *again;
 
 	d->m->called_twice = calls_two_models(d, t, p);
+	find_unused_layers(d, t);
 	if (!p->again || p->first_stack >= t->stack_count || p->again_stack >= t->stack_count)
 		return;
 	first = &d->stacks[p->first_stack];

@@ -42,6 +42,12 @@ static int is_one_size(const struct block_group *g, bytes size)
 	return is_of_step(g) && g->smallest == g->largest && same_size(g->largest, size);
 }
 
+/* The blocks of a backward pass that have no line are one group, of all sizes. */
+static int has_frames(const struct tables *t, const struct block_group *g)
+{
+	return (tables_stack_flags(t, g->stack) & STACK_FRAMES) != 0;
+}
+
 /* Counts blocks of the size, if the job's own code or its backward pass allocated them. */
 static void count(struct doubled *n, const struct tables *t, uint32_t stack, uint64_t blocks)
 {
@@ -62,9 +68,14 @@ void metrics_find_doubled(const struct metrics_pass *p, const struct device_pass
 	const struct failure *f = d->failure && !d->failure->from_runtime ? d->failure : NULL;
 	struct doubled n = { .size = largest_own(p->tables, f, live) };
 
-	for (size_t i = 0; i < live->count; i++)
-		if (is_one_size(&live->groups[i], n.size))
-			count(&n, p->tables, live->groups[i].stack, live->groups[i].blocks);
+	for (size_t i = 0; i < live->count; i++) {
+		const struct block_group *g = &live->groups[i];
+
+		if (is_of_step(g) && same_size(g->largest, n.size) && !has_frames(p->tables, g))
+			count(&n, p->tables, g->stack, g->alike);
+		else if (is_one_size(g, n.size))
+			count(&n, p->tables, g->stack, g->blocks);
+	}
 	if (f && same_size(f->requested, n.size))
 		count(&n, p->tables, f->stack, 1);
 	for (size_t i = 0; i < live->count; i++) {

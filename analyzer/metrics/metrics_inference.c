@@ -13,14 +13,15 @@ void metrics_tag_caches(struct metrics_pass *p, const struct snapshot *live)
 			p->tags[live->groups[i].stack] |= TAGGED(KV_CACHE);
 }
 
-/* The output of the head, for all tokens of the prompt. */
+/* The output of the head, for all tokens of the prompt; a request of a workspace's size is one. */
 static void find_head(const struct metrics_pass *p, struct device_pass *d,
 		      const struct snapshot *live)
 {
 	const struct head_depths depths = metrics_head_depths(p);
 	struct metrics *m = d->m;
 
-	if (d->failure && metrics_is_head(p, &depths, d->failure->stack))
+	if (d->failure && metrics_is_head(p, &depths, d->failure->stack) &&
+	    !workspace_sizes_have(&p->workspaces, d->failure->requested))
 		add(&m->head, d->failure->requested);
 	for (size_t i = 0; i < live->count; i++)
 		if (live->groups[i].category != CATEGORY_WORKSPACES &&

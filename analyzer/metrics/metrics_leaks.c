@@ -395,7 +395,8 @@ void metrics_find_leaks(const struct tables *t, struct device_pass *d, struct su
 		d->m->run_own_stacks += keeps_own(d, t, rounds, &left[i], n);
 	}
 	d->m->never_used = metrics_never_used(d, t, left, count);
-	d->m->unused_calls = larger_of(d->m->again_unused, d->m->never_used);
+	d->m->unused_calls =
+		larger_of(d->m->unused_layers, larger_of(d->m->again_unused, d->m->never_used));
 	if (are_of_one_loss(d))
 		wait_for_the_loss(d->m);
 }

@@ -56,6 +56,10 @@ static void add_block(struct entry **all, const struct lifetime *l, const struct
 	to = group_of(all, &key, stack);
 	to->bytes = bytes_add(to->bytes, r->bytes);
 	to->blocks++;
+	if (sizes_are_alike(r->bytes, to->largest))
+		to->alike++;
+	else if (r->bytes > to->largest)
+		to->alike = 1;
 	to->smallest = r->bytes < to->smallest ? r->bytes : to->smallest;
 	to->largest = r->bytes > to->largest ? r->bytes : to->largest;
 }

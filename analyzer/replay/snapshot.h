@@ -20,8 +20,8 @@ struct block_group {
 	uint32_t stack; /* of one of the blocks */
 	uint16_t thread;
 	uint8_t category;
-	uint32_t origin; /* backward_origin() */
-	uint64_t blocks;
+	uint32_t origin;        /* backward_origin() */
+	uint64_t blocks, alike; /* alike: about as large as the largest (sizes_are_alike()) */
 	bytes bytes, smallest, largest;
 };
 

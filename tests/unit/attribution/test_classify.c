@@ -346,50 +346,6 @@ static void blocks_that_add_up_are_no_buffers(void **state)
 	assert_int_equal(of(d, CATEGORY_BUFFERS), 0);
 }
 
-/* A stack of transformers' cache, under the model. */
-static uint32_t cache_stack(struct fixture *f)
-{
-	return stack(f,
-		     write_frame(&f->w, "DynamicLayer.update",
-				 "/p/site-packages/transformers/cache_utils.py", 1),
-		     write_frame(&f->w, "Net.forward", "/job/net.py", 3),
-		     write_frame(&f->w, "main", "/job/train.py", 10));
-}
-
-/* Six calls without a backward pass, and without torch.no_grad() on a stack: keys that each call
- * replaces by larger ones are a cache. */
-static void a_cache_that_grows_is_one_without_no_grad(void **state)
-{
-	struct fixture *f = *state;
-	uint32_t update = cache_stack(f);
-	uint64_t keys = 0;
-
-	for (bytes call = 1; call <= 6; call++) {
-		uint64_t x = make(f, f->input, MIB), a = make(f, f->model, 2 * MIB),
-			 grown = make(f, update, 4 * call * MIB);
-
-		if (keys)
-			drop(f, update, keys, 4 * (call - 1) * MIB);
-		keys = grown;
-		drop(f, f->model, a, 2 * MIB);
-		drop(f, f->input, x, MIB);
-	}
-	assert_int_equal(of(run(f), CATEGORY_KV_CACHE), 24 + 20);
-}
-
-/* copy.deepcopy(model.state_dict()): keys that a pass has made may have the size of a parameter. */
-static void copies_of_a_models_state_are_no_cache(void **state)
-{
-	struct fixture *f = *state;
-	uint32_t copy = stack(f, write_frame(&f->w, "deepcopy", "/usr/lib/python3.11/copy.py", 2),
-			      write_frame(&f->w, "main", "/job/train.py", 30), 0);
-
-	make(f, f->setup, 4 * MIB);
-	make(f, copy, 4 * MIB);
-	make(f, cache_stack(f), 4 * MIB);
-	assert_int_equal(fixture_replay(f, 1)->at_peak.by_category[CATEGORY_KV_CACHE], 0);
-}
-
 /* Allocated once, in the first forward pass. */
 static void a_block_allocated_once_by_a_module_is_a_buffer(void **state)
 {
@@ -460,8 +416,6 @@ int main(void)
 		CASE(in_an_unfinished_backward_pass_the_size_decides),
 		CASE(a_gradient_may_be_smaller_than_its_parameter),
 		CASE(recomputed_blocks_are_activations_or_temporaries),
-		CASE(a_cache_that_grows_is_one_without_no_grad),
-		CASE(copies_of_a_models_state_are_no_cache),
 		CASE(many_small_blocks_of_one_size_are_samples),
 		CASE(some_small_blocks_are_parameters),
 		CASE(what_a_constructor_makes_may_be_data),

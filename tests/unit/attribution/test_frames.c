@@ -222,27 +222,6 @@ static void a_class_may_be_a_cache(void **state)
 	assert_int_equal(fixture_replay(f, 1)->at_peak.by_category[CATEGORY_KV_CACHE], 3 * MIB);
 }
 
-/* Two layers of a cache, and a copy of one for another answer; a copy of another size is none. */
-static void copies_of_a_cache_are_a_cache(void **state)
-{
-	struct fixture *f = *state;
-	uint32_t module = write_module(&f->w, "/torch/lib/libc10_cuda.so");
-	uint32_t cache = write_stack(&f->w, module,
-				     write_frame(&f->w, "DynamicLayer.update",
-						 "/x/transformers/cache_utils.py", 1),
-				     0, 0, 0),
-		 copy = write_stack(
-			 &f->w, module,
-			 write_frame(&f->w, "deepcopy", "/usr/lib/python3.11/copy.py", 2),
-			 write_frame(&f->w, "answers", "/job/tree.py", 3), 0, 0);
-
-	fixture_event(f, MT_TENSOR_ALLOC, 1 << 21, MIB, cache);
-	fixture_event(f, MT_TENSOR_ALLOC, 2 << 21, MIB, cache);
-	fixture_event(f, MT_TENSOR_ALLOC, 3 << 21, MIB, copy);
-	fixture_event(f, MT_TENSOR_ALLOC, 4 << 21, MIB / 2, copy);
-	assert_int_equal(fixture_replay(f, 1)->at_peak.by_category[CATEGORY_KV_CACHE], 3 * MIB);
-}
-
 /* A block of a U-Net that has attention and convolutions is named after the former. */
 static void a_block_with_attention_does_not_attend(void **state)
 {
@@ -270,8 +249,6 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(a_class_may_be_a_cache, fixture_setup,
-						fixture_teardown),
-		cmocka_unit_test_setup_teardown(copies_of_a_cache_are_a_cache, fixture_setup,
 						fixture_teardown),
 		cmocka_unit_test(no_forward_pass_makes_a_parameter),
 		cmocka_unit_test_setup_teardown(a_closure_is_not_the_optimizers, fixture_setup,

@@ -189,6 +189,49 @@ static void a_generators_graph_is_no_sum_of_losses(void **state)
 	assert_cause(&m, "GENERATOR_GRAPH");
 }
 
+/* Each of three steps makes parameters of 200 MiB, as those of another user's adapters: the next
+ * one will, too. After two steps, it may be a model of another fold. */
+static void models_of_each_step_are_left_by_steps(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.step = m.steps = 4;
+	m.param_copies = m.remade = 600 * MIB;
+	m.param_copies_blocks = 60;
+	m.leak_bytes = m.leak_stored = 400 * MIB;
+	m.leak_steps = 2;
+	m.leak_blocks = 40;
+	assert_cause(&m, "SECOND_MODEL");
+	m.leak_bytes = m.leak_stored = 600 * MIB;
+	m.leak_steps = 3;
+	m.leak_blocks = 60;
+	assert_cause(&m, "LEAK_GRAPH_RETAINED");
+	/* Most of the copies are no step's. */
+	m.param_copies = m.remade = 1300 * MIB;
+	assert_cause(&m, "SECOND_MODEL");
+}
+
+/* A copy's gradients are there beside what its call keeps: 18 % and 10 % of what is allocated. */
+static void a_reference_has_gradients_beside_its_graph(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.in_backward = 0;
+	m.in_forward = m.again_kept = 1;
+	m.parameters = 800 * MIB;
+	m.twin = m.gradients = 380 * MIB;
+	m.again = 205 * MIB;
+	m.activations = 600 * MIB;
+	assert_cause(&m, "REFERENCE_GRAPH");
+	m.again = 150 * MIB;
+	assert_cause(&m, "ACT_PEAK");
+	m.again = 205 * MIB;
+	m.step = m.steps = 1;
+	assert_cause(&m, "ACT_PEAK");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -202,6 +245,8 @@ int main(void)
 		cmocka_unit_test(under_no_grad_several_lines_are_stored),
 		cmocka_unit_test(a_type_that_a_line_asks_for_comes_first),
 		cmocka_unit_test(a_generators_graph_is_no_sum_of_losses),
+		cmocka_unit_test(models_of_each_step_are_left_by_steps),
+		cmocka_unit_test(a_reference_has_gradients_beside_its_graph),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -313,6 +313,25 @@ static void gradients_without_states_are_unused_behind_the_first_states(void **s
 	assert_cause(&m, "OPT_FIRST_STEP_JUMP");
 }
 
+/* Two lines that hold several layers each, and that no backward pass has used before. One line may
+ * be a list of results; what an earlier step has left is told as that. */
+static void layers_that_each_step_drops_are_unused(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.in_backward = 0;
+	m.in_forward = 1;
+	m.unused_layers = m.unused_calls = 900 * MIB;
+	m.unused_lines = 1;
+	assert_cause(&m, "ACT_PEAK");
+	m.unused_lines = 2;
+	assert_cause(&m, "CALL_UNUSED");
+	m.left = 1000 * MIB;
+	m.left_blocks = m.left_steps = 3;
+	assert_cause(&m, "EARLIER_STEP_KEPT");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -335,6 +354,7 @@ int main(void)
 		cmocka_unit_test(a_huge_tensor_explains_more_than_what_one_step_left),
 		cmocka_unit_test(a_few_lines_may_make_many_huge_tensors),
 		cmocka_unit_test(what_is_out_of_proportion_to_the_layers_is_named),
+		cmocka_unit_test(layers_that_each_step_drops_are_unused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,9 @@
-#include "attribution/copied_caches.h"
+#include "attribution/caches.h"
 
 #include "util/size_counts.h"
+
+#define LONE_LAYERS 4 /* so many layers have keys and values, */
+#define LONE_OTHERS 2 /* and no other line has more blocks */
 
 static int is_of_cache(const struct block_context *c, const struct lifetime *l)
 {
@@ -57,4 +60,34 @@ void find_copied_caches(const struct block_context *c, struct lifetimes *l)
 			l->list[i].category = CATEGORY_KV_CACHE;
 	size_counts_release(&sizes);
 	size_counts_release(&parameters);
+}
+
+/* Is the block what a forward pass made? */
+static int is_of_pass(const struct lifetime *l)
+{
+	return l->category == CATEGORY_ACTIVATIONS || l->category == CATEGORY_TEMPORARIES;
+}
+
+static uint32_t blocks_of(const struct block_context *c, const struct lifetime *l)
+{
+	return block_info_of(c, l).siblings.blocks;
+}
+
+void find_lone_caches(const struct block_context *c, struct lifetimes *l)
+{
+	bytes size = 0;
+
+	if (c->span_count && c->after[0] < c->span_count)
+		return;
+	for (size_t i = 0; i < l->count; i++)
+		if (is_of_pass(&l->list[i]) && is_of_cache(c, &l->list[i]) &&
+		    blocks_of(c, &l->list[i]) >= LONE_LAYERS)
+			size = larger_of(size, l->list[i].alloc.bytes);
+	for (size_t i = 0; i < l->count && size; i++)
+		if (is_of_pass(&l->list[i]) && !is_of_cache(c, &l->list[i]) &&
+		    l->list[i].alloc.bytes >= size / 4 && blocks_of(c, &l->list[i]) > LONE_OTHERS)
+			return;
+	for (size_t i = 0; i < l->count && size; i++)
+		if (is_of_pass(&l->list[i]) && is_of_cache(c, &l->list[i]))
+			l->list[i].category = CATEGORY_KV_CACHE;
 }
