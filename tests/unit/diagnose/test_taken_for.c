@@ -226,6 +226,43 @@ static void states_of_an_own_optimizer_are_no_temporaries(void **state)
 	assert_cause(&m, "OPT_FIRST_STEP_JUMP");
 }
 
+/* Eleven blocks of one size: of a loss that is written by hand behind a head of the job's own, or
+ * of layers of the only model. */
+static void a_head_beside_the_model_has_many_logits(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.logits_block = 100 * MIB;
+	m.logits_blocks = 11;
+	m.logits = 1100 * MIB;
+	m.request_is_logits = 1;
+	m.roots = 1;
+	assert_cause(&m, "ACT_PEAK");
+	m.roots = 2;
+	assert_cause(&m, "LOGITS_SPIKE");
+}
+
+/* A line of the job's own has made two tensors of five times a layer's output, and asks for a third
+ * one: 768 of 2,304 MiB. One alone may be a workspace. */
+static void a_line_that_goes_on_is_named(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.huge = m.requested;
+	m.layer_output = 50 * MIB;
+	m.huge_sum = m.huge_own = 768 * MIB;
+	m.huge_blocks = 3;
+	m.huge_lines = 1;
+	assert_cause(&m, "HUGE_TENSORS");
+	m.huge_lines = 2;
+	assert_cause(&m, "ACT_PEAK");
+	m.huge_lines = 1;
+	m.layer_output = 80 * MIB;
+	assert_cause(&m, "ACT_PEAK");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -241,6 +278,8 @@ int main(void)
 		cmocka_unit_test(a_teachers_layers_are_no_copies),
 		cmocka_unit_test(parameters_alone_may_fill_a_first_pass),
 		cmocka_unit_test(states_of_an_own_optimizer_are_no_temporaries),
+		cmocka_unit_test(a_head_beside_the_model_has_many_logits),
+		cmocka_unit_test(a_line_that_goes_on_is_named),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
