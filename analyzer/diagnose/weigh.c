@@ -1,5 +1,6 @@
 #include "diagnose/weigh.h"
 
+#define MOST_OF_DEVICE 85  /* percent */
 #define ENOUGH_MEASURED 18 /* first findings of a rule: all right is 19 of twenty */
 
 /* Each row becomes two functions. */
@@ -155,6 +156,15 @@ const char *rule_confidence_of(const struct metrics *m, enum rule rule, bytes we
 	return names[c > CONFIDENCE_LOW ? CONFIDENCE_LOW : c];
 }
 
+/* Does the job need so much of what the device has for tensors, as far as its need is known, that a
+ * perfect layout leaves hardly any room? */
+static int needs_most_of_the_device(const struct metrics *m)
+{
+	bytes room = m->device_total - m->outside;
+
+	return room > 0 && larger_of(m->whole_need, m->peak_needed) > room / 100 * MOST_OF_DEVICE;
+}
+
 /*
  * Fragmentation that is small beside the other memory is not the cause: of a cache that is a third
  * of what PyTorch holds it is, or of sizes that vary; but a request that is out of proportion, and
@@ -164,7 +174,7 @@ const char *rule_confidence_of(const struct metrics *m, enum rule rule, bytes we
 static enum tier tier_of_pieces(const struct metrics *m, enum rule rule, bytes weight)
 {
 	if (m->died && rule == RULE_FRAG_EXTERNAL &&
-	    (m->cached < m->reserved / 3 ||
+	    (m->cached < m->reserved / 3 || needs_most_of_the_device(m) ||
 	     (m->cached < m->reserved / 2 && m->cached < m->huge_sum && m->huge_blocks > 1 &&
 	      when_HUGE_TENSORS(m)) ||
 	     ((m->step > 1 || IS_HUGE) && m->allocated + m->requested > m->allocated_peak)))
@@ -197,7 +207,8 @@ static enum tier tier_of_losses(const struct metrics *m, bytes weight)
 							      : rules[RULE_LOSSES_SUMMED].tier;
 }
 
-enum tier rule_tier_of(const struct metrics *m, enum rule rule, bytes weight)
+/* Of rules about inference and evaluation, where something else explains more. */
+static enum tier tier_of_evaluation(const struct metrics *m, enum rule rule, bytes weight)
 {
 	/* Without a proof of inference, other explanations of the peak come first. */
 	if (rule == RULE_INFERENCE_GRAPH && !m->inference)
@@ -205,16 +216,37 @@ enum tier rule_tier_of(const struct metrics *m, enum rule rule, bytes weight)
 	/* A second training loop looks the same until its first backward pass. */
 	if (rule == RULE_EVAL_GRAPH_KEPT && !m->run_evaluates)
 		return ONE_TENSOR ? TIER_DEFAULT : TIER_PEAK;
-	/* What one unit of FSDP gathered is in that cache. */
-	if (rule == RULE_NCCL_STARVED_BY_CACHE && when_FSDP_WRAP_COARSE(m))
-		return TIER_STATE;
 	/* Trainer concatenates the results of an evaluation, which are in no loop of the job. */
 	if (rule == RULE_GROWING_TENSOR && IN(TRAINER) && m->run_evaluates &&
 	    when_EVAL_ACCUMULATION(m))
 		return TIER_NEEDLESS;
+	/* The results of predictions are part of the graph that all of them keep. */
+	if (rule == RULE_EVAL_TENSORS && when_INFERENCE_GRAPH(m) && weight < m->unused_graph / 2)
+		return TIER_STATE;
+	/* The cache has room for them twice, in pieces. */
+	if (rule == RULE_EVAL_ACCUMULATION && when_FRAG_EXTERNAL(m) &&
+	    m->cached / 2 >= m->run_repeat_bytes)
+		return TIER_PEAK;
 	/* What training has needlessly, evaluation lacks. */
 	if (rule == RULE_EVAL_BATCH_LARGE && (m->step < 2 || when_SECOND_MODEL(m)))
 		return TIER_PEAK;
+	return rules[rule].tier;
+}
+
+enum tier rule_tier_of(const struct metrics *m, enum rule rule, bytes weight)
+{
+	enum tier tier = tier_of_evaluation(m, rule, weight);
+
+	if (tier != rules[rule].tier)
+		return tier;
+	/* What one unit of FSDP gathered is in that cache. */
+	if (rule == RULE_NCCL_STARVED_BY_CACHE && when_FSDP_WRAP_COARSE(m))
+		return TIER_STATE;
+	/* What was asked for belongs to a parameter; or weights are most of what inference has. */
+	if (rule == RULE_STATIC_PEAK && (m->request_is_gradient || m->request_is_state ||
+					 ((m->inference || m->predicts_all) &&
+					  m->parameters >= (m->allocated + m->requested) / 5 * 3)))
+		return TIER_DEFAULT;
 	/* Derivatives within one loss look like steps until an optimizer shows. */
 	if (WITHIN_ONE_LOSS &&
 	    ((rule == RULE_EARLIER_STEP_KEPT && KEEPS_IN_BACKWARD) ||

@@ -3,8 +3,9 @@
 #include "metrics/metrics_sizes.h"
 #include "util/glob.h"
 
-#define MAX_SCORES 64 /* stacks that may make scores; each is compared with all others */
-#define MAX_MODULES 2 /* around scores, whose linear layers are looked at */
+#define MAX_SCORES 64   /* stacks that may make scores; each is compared with all others */
+#define MIN_FUSED_OFF 3 /* blocks of one size: a mask and its copy are no scores */
+#define MAX_MODULES 2   /* around scores, whose linear layers are looked at */
 
 /* The blocks of one stack. */
 struct site {
@@ -117,7 +118,7 @@ static uint32_t find_call(const struct metrics_pass *p, const struct failure *f,
 	return 0;
 }
 
-/* Is it what PyTorch's attention makes, or a mask for it? That has no scores. */
+/* Is it what PyTorch's attention makes, or a mask for it? A fused kernel has no scores. */
 static int is_of_sdpa(const struct tables *t, uint32_t stack)
 {
 	const struct mt_frame *f = caller_of(t, stack);
@@ -187,6 +188,24 @@ static void tag_call(struct metrics_pass *p, const struct failure *f, const stru
 	}
 }
 
+/* Are several blocks of PyTorch's attention much larger than what the linear layers around it make,
+ * and a third of all? Then no fused kernel could run, and the one that multiplies matrices keeps
+ * their scores. A mask, of which each layer may have a copy, is as large as one head's scores. */
+static int keeps_scores(const struct metrics_pass *p, const struct failure *f,
+			const struct snapshot *live, uint32_t stack)
+{
+	for (size_t i = 0; i < live->count; i++) {
+		const struct block_group *g = &live->groups[i];
+		bytes linear = 0;
+
+		if (g->stack == stack && !g->origin && g->alike >= MIN_FUSED_OFF &&
+		    find_call(p, f, live, stack, &linear) && g->largest / 4 > linear &&
+		    g->bytes >= live->bytes / 3)
+			return 1;
+	}
+	return 0;
+}
+
 void metrics_tag_attention(struct metrics_pass *p, const struct failure *f,
 			   const struct snapshot *live)
 {
@@ -197,7 +216,8 @@ void metrics_tag_attention(struct metrics_pass *p, const struct failure *f,
 			continue;
 		if (is_of_adapter(p->tables, i))
 			p->tags[i] |= TAGGED(LINEAR);
-		else if (is_of_sdpa(p->tables, i) || is_of_norm(p->tables, i))
+		else if ((is_of_sdpa(p->tables, i) && !keeps_scores(p, f, live, i)) ||
+			 is_of_norm(p->tables, i))
 			p->tags[i] &= ~(TAGGED(ATTENTION) | TAGGED(ATTENDS));
 	}
 	for (size_t i = 0; i < site_count(f, live) && visited < MAX_SCORES; i++) {

@@ -3,6 +3,7 @@
 #include "metrics/metrics_head.h"
 #include "metrics/metrics_sizes.h"
 
+#define MIN_JOINED 4
 #define GRAPH_STACKS 6 /* without a graph, fewer stacks of a model keep what two layers made */
 
 void metrics_tag_caches(struct metrics_pass *p, const struct snapshot *live)
@@ -76,6 +77,24 @@ static void find_growth(const struct device_pass *d, const struct live_inference
 	m->kv_tokens_left = d->failure ? 0 : larger_of(whole->left, 0);
 }
 
+/* A request of the job's own code for as many bytes as many blocks of one line have together: a
+ * list of results is made one tensor, all of whose parts are there. */
+static void find_joined(const struct metrics_pass *p, struct metrics *m, const struct failure *f,
+			const struct snapshot *live)
+{
+	for (size_t i = 0; i < live->count && !m->results; i++) {
+		const struct block_group *g = &live->groups[i];
+
+		if (g->blocks < MIN_JOINED || !same_size(g->bytes, f->requested) ||
+		    g->category == CATEGORY_PARAMETERS ||
+		    !tables_stack_is_own_code(p->tables, f->stack))
+			continue;
+		m->results = g->bytes;
+		m->results_blocks = (int64_t)g->blocks;
+		m->repeat_stack = g->stack;
+	}
+}
+
 void metrics_find_inference(const struct metrics_pass *p, struct device_pass *d,
 			    const struct snapshot *live)
 {
@@ -108,6 +127,8 @@ void metrics_find_inference(const struct metrics_pass *p, struct device_pass *d,
 	m->results = r->results;
 	m->results_blocks = r->results_blocks;
 	m->repeat_stack = r->results ? r->results_stack : m->repeat_stack;
+	if (f)
+		find_joined(p, m, f, live);
 	find_head(p, d, live);
 	find_stage(p, d, r->is_small_call);
 }

@@ -6,6 +6,7 @@
 #include "metrics/metrics_larger.h"
 #include "metrics/metrics_leaks.h"
 #include "metrics/metrics_live.h"
+#include "metrics/metrics_own.h"
 #include "metrics/metrics_need.h"
 #include "metrics/metrics_replaced.h"
 #include "metrics/metrics_sizes.h"
@@ -441,6 +442,7 @@ static void finish(struct moment_pass *s)
 		add(&m->activations, m->batch_inputs);
 		m->batch_inputs = 0;
 	}
+	metrics_find_one_input(m);
 	m->activation_percent = percent(m->activations, m->allocated);
 	fixed = bytes_add(m->gradients, m->request_is_gradient ? m->requested : 0);
 	/* The first backward pass has not made all gradients yet. */

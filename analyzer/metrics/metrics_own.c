@@ -305,3 +305,14 @@ void metrics_find_own(const struct metrics_pass *p, const struct device_pass *d,
 	find_hooked(p, d, live);
 	find_rollouts(p, d, live);
 }
+
+void metrics_find_one_input(struct metrics *m)
+{
+	if (m->inference || m->huge_blocks != 1 || m->huge_own < m->huge_sum ||
+	    m->data >= m->huge || m->requested > m->huge / 4 || m->batch_inputs < m->huge ||
+	    m->batch_inputs - m->huge > m->huge / 20)
+		return;
+	m->data = m->huge;
+	m->data_blocks = 1;
+	m->data_stack = m->huge_stack;
+}

@@ -10,4 +10,9 @@
 void metrics_find_own(const struct metrics_pass *p, const struct device_pass *d,
 		      const struct snapshot *live);
 
+/* The one tensor out of proportion that the job's own code has made, for the model, and of which it
+ * computed nothing: data, of which a step needs a part. What is computed of pairs, as a mask, leads
+ * to other large tensors. To be called when huge and batch_inputs are known. */
+void metrics_find_one_input(struct metrics *m);
+
 #endif

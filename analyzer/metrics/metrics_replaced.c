@@ -159,8 +159,9 @@ static int is_growing(const struct stack_levels *l, int is_model, int is_inferen
 
 		return (l->live + twice - 1) / twice <= l->tallest;
 	}
+	/* Of a few blocks, those before the latest were replaced, and are gone. */
 	return l->block_rises + more >= (is_inference && !is_model ? RISES : 2 * least) &&
-	       l->freed + 1 >= l->block_rises && !falls && at_once &&
+	       l->freed + (l->block_rises > RISES) >= l->block_rises && !falls && at_once &&
 	       l->live / 2 / at_once <= l->tallest;
 }
 

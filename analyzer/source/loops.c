@@ -69,6 +69,15 @@ static int is_comprehension(struct str function)
 	return str_matches(function, "*<listcomp>") || str_matches(function, "*<genexpr>");
 }
 
+/* Does a comprehension go over a few values that it names: `for part in (query, passage)`? These
+ * are the parts of one loss, and no batches. */
+static int names_its_values(const struct python_file *f, uint32_t line)
+{
+	struct str text = python_text(f, python_statement(f, line));
+
+	return str_matches(text, "* for * in (*,*)*") || str_matches(text, "* for * in [[]*,*]*");
+}
+
 /* What a frame's line says: of its loops, or, where what it calls returns such a value, of the
  * call. */
 static enum loop_says line_says(struct job_source *s, uint32_t frame, unsigned char *of_loops,
@@ -84,7 +93,8 @@ static enum loop_says line_says(struct job_source *s, uint32_t frame, unsigned c
 		*says = (unsigned char)(!f        ? SAYS_NO_FILE
 					: returns ? call_says(f, at->line)
 					: is_comprehension(tables_string(s->tables, at->function))
-						? SAYS_RETURNS
+						? (names_its_values(f, at->line) ? SAYS_NOTHING
+										 : SAYS_RETURNS)
 						: loop_says(f, at->line, values));
 	}
 	return *says;

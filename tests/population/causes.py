@@ -64,7 +64,7 @@ CAUSES = {
     "activations on modules": ("HOOKS_STORE", "LAYERS_STORED", "EVAL_TENSORS", "EVAL_ACCUMULATION", "EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED", "GRAPH_KEPT"),  # attributes of layers keep them
     "gradient buckets": ("DDP_BUCKET_DUP",),
     "whole tables trained": ("MODULES_TO_SAVE",),
-    "weights in full precision": ("STATIC_OVER_BUDGET", "DOUBLE_PRECISION"),  # 32 bits where 16 would do, in inference
+    "weights in full precision": ("STATIC_OVER_BUDGET", "STATIC_PEAK", "DOUBLE_PRECISION"),  # 32 bits where 16 would do, in inference
     "adversary with a graph": ("GRAPH_UNUSED", "CALL_UNUSED", "GRAPH_KEPT", "FORWARD_REPEATED", "EARLIER_CALL", "LOSSES_SUMMED", "BACKWARD_KEPT", "HUGE_TENSORS", "ACT_PEAK"),  # detach() between an attack's steps
     "weights in one vector": ("HUGE_TENSORS", "GRAD_NORM_TEMP", "GRADIENT_COPIES", "SECOND_MODEL"),  # of all parameters: one after the other does
     "copies of gradients": ("GRADIENT_COPIES", "GRAD_NORM_TEMP", "GRADIENT_SETS"),  # a buffer of all gradients beside them
@@ -110,13 +110,17 @@ CAUSES = {
     "vectors of chunks": ("LOSSES_SUMMED", "LOSSES_OF_A_LOOP"),  # one loss of the vectors of several passes: their gradients can be cached, chunk by chunk
     "activation functions by hand": ("ACT_PEAK",),  # each term of them is saved: PyTorch's own save their input
     "prompts read ahead": ("KV_CACHES_KEPT", "KV_CACHE", "KV_CACHE_OF_PROMPTS"),  # of requests that wait: one after the other
+    "validation with a graph": ("EVAL_GRAPH_KEPT", "EVAL_MODE_GRAPH", "GRAPH_UNUSED", "CALL_UNUSED", "GRAPH_KEPT", "EARLIER_CALL"),  # losses of a validation, summed: no_grad() around it
+    "features with a graph": ("INFERENCE_GRAPH", "EVAL_MODE_GRAPH", "EVAL_GRAPH_KEPT", "GRAPH_KEPT", "LEAK_GRAPH_RETAINED", "EARLIER_STEP_KEPT"),  # the results on the host keep it too: no_grad()
+    "one layer too large": ("STATIC_OVER_BUDGET", "STATIC_PEAK", "OPT_FIRST_STEP_JUMP", "HUGE_TENSORS"),  # its parameter, gradient and states: pooling before it
+    "logits of an evaluation": ("EVAL_ACCUMULATION", "GROWING_TENSOR", "EVAL_TENSORS"),  # a trainer puts them together on the GPU
 }
 
 # Causes that take more in each step: what their remedy saves depends on the step in which the job died.
 GROWS = {"graph kept", "list of tensors", "what autograd saves kept", "results kept on the GPU", "growing tensor", "growing cache", "data kept on the GPU", "leak outside of PyTorch",
          "copies of the model kept", "caches of finished requests", "results concatenated", "KV cache in training", "growing tensor with a graph", "earlier runs kept",
          "copies in cycles", "clients on the GPU", "scorers kept", "conversation that grows", "states of replaced parameters", "index concatenated", "hooks of every evaluation",
-         "cycle of a function", "directions of an optimizer", "weights as columns"}
+         "cycle of a function", "directions of an optimizer", "weights as columns", "features with a graph"}
 
 # Of these, what is not in tensors.
 OUTSIDE = {"leak outside of PyTorch"}

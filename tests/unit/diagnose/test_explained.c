@@ -428,6 +428,7 @@ static void a_huge_request_finds_no_piece(void **state)
 
 	(void)state;
 	m.cached = 800 * MIB;
+	m.outside = GIB;
 	m.allocated = 1200 * MIB;
 	m.largest_free = 100 * MIB;
 	m.has_largest_free = 1;

@@ -239,6 +239,25 @@ static void one_block_of_logits_is_enough(void **state)
 	assert_cause(&m, "ACT_PEAK");
 }
 
+/* Most of what each step leaves was made by backward passes: a graph for second derivatives. */
+static void what_backward_passes_leave_is_no_output_of_layers(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.step = m.steps = 4;
+	m.kept_stacks = 1;
+	m.passes_kept = 3;
+	m.model_stacks = 6;
+	m.leak_steps = 3;
+	m.leak_blocks = 354;
+	m.leak_bytes = 1400 * MIB;
+	m.leak_per_step = 472 * MIB;
+	assert_cause(&m, "LAYERS_STORED");
+	m.leak_autograd = 1100 * MIB;
+	assert_cause(&m, "LEAK_GRAPH_RETAINED");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -254,6 +273,7 @@ int main(void)
 		cmocka_unit_test(states_that_are_being_made_are_not_missing),
 		cmocka_unit_test(one_block_of_logits_is_enough),
 		cmocka_unit_test(a_tables_gradient_is_named_where_nothing_else_is),
+		cmocka_unit_test(what_backward_passes_leave_is_no_output_of_layers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -256,11 +256,45 @@ static void a_line_that_goes_on_is_named(void **state)
 	m.huge_blocks = 3;
 	m.huge_lines = 1;
 	assert_cause(&m, "HUGE_TENSORS");
-	m.huge_lines = 2;
+	m.huge_lines = 3;
 	assert_cause(&m, "ACT_PEAK");
 	m.huge_lines = 1;
 	m.layer_output = 80 * MIB;
 	assert_cause(&m, "ACT_PEAK");
+}
+
+/* 400 of 2,048 MiB: one tensor with all 400 MiB of parameters, for a norm or a histogram. */
+static void all_weights_in_one_tensor_are_named(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.activations = 0;
+	m.parameters = m.requested = m.huge = m.huge_sum = m.huge_own = 400 * MIB;
+	m.short_by = 128 * MIB;
+	m.huge_blocks = m.huge_lines = 1;
+	assert_cause(&m, "HUGE_TENSORS");
+	/* Another line's tensor of that size is a fifth of all. */
+	m.parameters = 500 * MIB;
+	m.gradients = 800 * MIB;
+	assert_cause(&m, "STATIC_PEAK");
+}
+
+/* 1,280 MiB of five tensors that an inference job's own code makes, where it has hardly anything
+ * else. */
+static void inference_may_make_large_tensors_of_its_own(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.in_backward = m.steps = m.step = 0;
+	m.in_forward = m.inference = 1;
+	m.activations = 0;
+	m.huge = m.requested;
+	m.huge_sum = m.huge_own = 1280 * MIB;
+	m.huge_blocks = 5;
+	m.huge_lines = 2;
+	assert_cause(&m, "HUGE_TENSORS");
 }
 
 int main(void)
@@ -280,6 +314,8 @@ int main(void)
 		cmocka_unit_test(states_of_an_own_optimizer_are_no_temporaries),
 		cmocka_unit_test(a_head_beside_the_model_has_many_logits),
 		cmocka_unit_test(a_line_that_goes_on_is_named),
+		cmocka_unit_test(all_weights_in_one_tensor_are_named),
+		cmocka_unit_test(inference_may_make_large_tensors_of_its_own),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

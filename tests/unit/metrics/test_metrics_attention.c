@@ -133,6 +133,16 @@ static void a_function_may_make_the_scores_for_its_caller(void **state)
 	strings[3] = (struct str){ "sdpa_attention_forward", 22 };
 	metrics_tag_attention(&p, NULL, &live);
 	assert_false(tags[HELPER] & (TAGGED(ATTENTION) | TAGGED(ATTENDS)));
+	/* Without a fused kernel it has: several layers' are most of all. */
+	groups[0].blocks = groups[0].alike = 4;
+	groups[0].bytes = 400 * MIB;
+	live.bytes = 700 * MIB;
+	tags[HELPER] = TAGGED(ATTENDS) | TAGGED(ATTENTION) | TAGGED(MODEL);
+	metrics_tag_attention(&p, NULL, &live);
+	assert_true(tags[HELPER] & TAGGED(ATTENTION));
+	live.bytes = 1300 * MIB;
+	metrics_tag_attention(&p, NULL, &live);
+	assert_false(tags[HELPER] & TAGGED(ATTENTION));
 	strings[3] = (struct str){ "attend", 6 };
 	/* It need not be of a module. */
 	tags[HELPER] = TAGGED(ATTENDS);

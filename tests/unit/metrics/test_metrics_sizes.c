@@ -2,6 +2,7 @@
 #include "fixture.h"
 
 #include "metrics/metrics_doubled.h"
+#include "metrics/metrics_own.h"
 #include "metrics/metrics_head.h"
 #include "metrics/metrics_inference.h"
 #include "metrics/metrics_larger.h"
@@ -373,6 +374,11 @@ static void a_tensor_between_calls_grows(void **state)
 	metrics_find_growing(&p, &d, &live);
 	assert_int_equal(m.growing, 0);
 	levels[OWN].block_rises = 2;
+	/* Both are there: a matrix, and what is computed of it. */
+	levels[OWN].freed = 0;
+	metrics_find_growing(&p, &d, &live);
+	assert_int_equal(m.growing, 0);
+	levels[OWN].freed = 2;
 	metrics_find_growing(&p, &d, &live);
 	assert_int_equal(m.growing, 12 * MIB);
 }
@@ -418,6 +424,32 @@ static void six_lines_of_layers_are_a_graph(void **state)
 	assert_false(m.predicts_all);
 }
 
+/* A set of 900 MiB beside 20 MiB of other inputs; or a matrix, of which another input was made. */
+static void one_large_input_is_data(void **state)
+{
+	struct metrics m = { .huge = 900 * MIB,
+			     .huge_sum = 900 * MIB,
+			     .huge_own = 900 * MIB,
+			     .huge_blocks = 1,
+			     .huge_stack = OWN,
+			     .requested = 30 * MIB,
+			     .batch_inputs = 920 * MIB };
+
+	(void)state;
+	metrics_find_one_input(&m);
+	assert_int_equal(m.data, 900 * MIB);
+	assert_int_equal(m.data_stack, OWN);
+	m.data = 0;
+	m.batch_inputs = 1200 * MIB;
+	metrics_find_one_input(&m);
+	assert_int_equal(m.data, 0);
+	/* What was asked for is of that kind. */
+	m.batch_inputs = 920 * MIB;
+	m.requested = 450 * MIB;
+	metrics_find_one_input(&m);
+	assert_int_equal(m.data, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -433,6 +465,7 @@ int main(void)
 		cmocka_unit_test(a_tensor_between_calls_grows),
 		cmocka_unit_test(a_line_whose_first_block_is_refused_is_not_new),
 		cmocka_unit_test(a_call_that_has_freed_nothing_may_keep_a_graph),
+		cmocka_unit_test(one_large_input_is_data),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

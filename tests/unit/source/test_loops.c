@@ -50,6 +50,26 @@ static void a_sum_that_a_function_returns_waits_too(void **state)
 	job_source_end(&j.source);
 }
 
+/* A query and a passage are parts of one loss, which need each other. */
+static void values_that_a_comprehension_names_are_no_batches(void **state)
+{
+	struct job j;
+	uint32_t called;
+
+	begin(&j, *state,
+	      "q, p = (net(part) for part in (query, passage))  # CALL\n"
+	      "loss(q, p).backward()\n");
+	called = stack(&j, frame(&j, "# CALL", "<genexpr>", 0), frame(&j, "# CALL", "<module>", 0));
+	assert_false(job_source_is_summed(source(&j), called));
+	job_source_end(&j.source);
+	begin(&j, *state,
+	      "total = sum(net(part) for part in batches)  # CALL\n"
+	      "total.backward()\n");
+	called = stack(&j, frame(&j, "# CALL", "<genexpr>", 0), frame(&j, "# CALL", "<module>", 0));
+	assert_true(job_source_is_summed(source(&j), called));
+	job_source_end(&j.source);
+}
+
 static void a_loop_that_feeds_itself_is_unrolled(void **state)
 {
 	static const struct {
@@ -148,6 +168,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		IN_DIRECTORY(losses_of_a_loop_wait_for_a_backward_pass_behind_it),
 		IN_DIRECTORY(a_sum_that_a_function_returns_waits_too),
+		IN_DIRECTORY(values_that_a_comprehension_names_are_no_batches),
 		IN_DIRECTORY(a_loop_that_feeds_itself_is_unrolled),
 		IN_DIRECTORY(what_an_unrolled_loop_returns_is_followed),
 		IN_DIRECTORY(a_generator_in_the_step_of_its_discriminator),
