@@ -10,6 +10,14 @@ int rank_is_nearly_full(const struct rank *r)
 	       r->ooms_seen || (r->metrics && r->metrics->retries > 0);
 }
 
+/* Would its first remedy make room, as far as that is known? */
+static int makes_room(const struct finding *f, const struct rank *r)
+{
+	bytes saving = f->remedies[0].saving;
+
+	return saving == SAVING_UNKNOWN || saving >= r->total / 100;
+}
+
 const struct finding *advice_finding(const struct report *r, size_t rank)
 {
 	const struct diagnosis *d = r->diagnosis;
@@ -18,7 +26,8 @@ const struct finding *advice_finding(const struct report *r, size_t rank)
 		const struct finding *f = &d->findings[i];
 
 		if (f->rank == rank && !f->is_cause && !f->is_informational && f->weight > 0 &&
-		    f->remedy_count && f->severity == SEVERITY_NOTE)
+		    f->remedy_count && f->severity == SEVERITY_NOTE &&
+		    makes_room(f, &r->ranks[rank]))
 			return f;
 	}
 	return NULL;

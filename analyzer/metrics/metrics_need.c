@@ -119,6 +119,8 @@ static void predict_in_optimizer(const struct metrics_pass *p, struct device_pas
 	m->states_to_come = larger_of(states_each(p, m) * trained(m) - made, 0);
 	m->passes_to_come = larger_of(d->now.pass_peak + made - m->moment_need, 0);
 	m->whole_need = m->moment_need + m->passes_to_come + m->states_to_come;
+	/* What the optimizer computes with the states is unknown. */
+	m->whole_is_least = 1;
 }
 
 /* Does the job's own code compute something beside the logits? */
@@ -166,6 +168,16 @@ static int may_train(const struct metrics_pass *p, const struct device_pass *d)
 	       m->run_live - m->logits >= (m->run_born - m->logits) / KEPT_LEAST;
 }
 
+/* Does a layer of the model ask, before the loss? The forward pass is not over then, whatever has
+ * the size of logits. */
+static int asks_in_a_layer(const struct metrics_pass *p, const struct metrics *m)
+{
+	stack_tags tags = tags_at(p, m->request_stack);
+
+	return m->in_forward && tags & TAGGED(MODEL) && !(tags & TAGGED(LOSS)) &&
+	       !m->request_is_logits;
+}
+
 /* What is there is needed; states of adapters, whose size is known, come in any case. */
 static void find_least(const struct metrics_pass *p, struct device_pass *d)
 {
@@ -186,7 +198,7 @@ void metrics_find_need(const struct metrics_pass *p, struct device_pass *d)
 	if (!m->failed || (!trains(d) && !may_train(p, d)))
 		return;
 	m->moment_need = m->allocated + (m->by_library ? 0 : m->requested);
-	if (!trains(d)) {
+	if (!trains(d) || (!d->count && asks_in_a_layer(p, m))) {
 		find_least(p, d);
 		return;
 	}

@@ -428,6 +428,34 @@ static void half_a_batch_halves_the_jobs_own_tensors(void **state)
 	assert_int_equal(remedy_of(&m, "ACT_PEAK", 1).saving, 840 * MIB);
 }
 
+/* The switch that a library has for it comes before a call of PyTorch's; Liger's kernels are there
+ * for some models only. */
+static void remedies_are_spelled_as_the_framework_does(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	assert_action(
+		&m, "ACT_PEAK", 0,
+		"torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False) around each layer");
+	m.tags = TAGGED(TRANSFORMERS);
+	assert_action(&m, "ACT_PEAK", 0, "model.gradient_checkpointing_enable()");
+	m.tags |= TAGGED(ADAPTER);
+	assert_action(
+		&m, "ACT_PEAK", 0,
+		"model.gradient_checkpointing_enable(), and model.enable_input_require_grads() for a base that is frozen");
+	m.tags = TAGGED(TRANSFORMERS) | TAGGED(TRAINER);
+	assert_action(&m, "ACT_PEAK", 0, "gradient_checkpointing=True");
+	m.logits_block = 300 * MIB;
+	m.logits_blocks = 4;
+	m.logits = 1200 * MIB;
+	assert_action(
+		&m, "LOGITS_SPIKE", 0,
+		"compute head and loss in chunks of the sequence, or a fused linear cross-entropy");
+	m.tags |= TAGGED(LIGER);
+	assert_action(&m, "LOGITS_SPIKE", 0, "use_liger_kernel=True");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -451,6 +479,7 @@ int main(void)
 		cmocka_unit_test(data_in_the_making_are_the_least),
 		cmocka_unit_test(graphs_of_a_few_steps_are_the_least),
 		cmocka_unit_test(states_of_a_checkpoint_are_no_duplicate),
+		cmocka_unit_test(remedies_are_spelled_as_the_framework_does),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

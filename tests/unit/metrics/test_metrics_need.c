@@ -72,15 +72,39 @@ static void gradients_tell_what_is_trained(void **state)
 	assert_int_equal(m->states_to_come, 2 * MIB);
 	assert_int_equal(m->passes_to_come, 10 * MIB);
 	assert_int_equal(m->whole_need, 125 * MIB);
+	assert_true(m->whole_is_least);
+}
+
+/* A loss's logits of 20 MiB in each of six layers' blocks: a layer asks, so that the pass goes on.
+ */
+static void blocks_of_the_logits_size_are_no_loss(void **state)
+{
+	struct fixture *f = *state;
+	uint32_t main = write_frame(&f->w, "main", "/job/train.py", 10),
+		 call = write_frame(&f->w, "Module._call_impl", TORCH "nn/modules/module.py", 1),
+		 forward = write_frame(&f->w, "Net.forward", "/job/net.py", 2),
+		 linear = stack(
+			 f, write_frame(&f->w, "Linear.forward", TORCH "nn/modules/linear.py", 1),
+			 call, forward);
+	const struct metrics *m;
+
+	(void)main;
+	make(f, f->setup, 100 * MIB);
+	make(f, f->input, MIB);
+	for (int i = 0; i < 6; i++)
+		make(f, linear, 20 * MIB);
+	m = failed(f, f->model, 5 * MIB);
+	assert_true(m->pass_unfinished && m->whole_is_least);
+	assert_int_equal(m->whole_need, 0);
+	assert_int_equal(m->least_need, 226 * MIB);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(an_unfinished_pass_shows_the_least),
-		CASE(setting_up_needs_no_step),
-		CASE(a_pass_without_gradients_trains_nothing),
-		CASE(gradients_tell_what_is_trained),
+		CASE(an_unfinished_pass_shows_the_least),      CASE(setting_up_needs_no_step),
+		CASE(a_pass_without_gradients_trains_nothing), CASE(gradients_tell_what_is_trained),
+		CASE(blocks_of_the_logits_size_are_no_loss),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
