@@ -1,5 +1,6 @@
 #include "attribution/caches.h"
 #include "attribution/corrections.h"
+#include "attribution/kept_graphs.h"
 
 #include "util/order.h"
 #include "util/size_counts.h"
@@ -475,6 +476,7 @@ void correct_categories(const struct block_context *c, struct lifetimes *l)
 	find_momenta(c, l);
 	find_kept_data(c, l);
 	find_small_data(c, l);
+	find_kept_graphs(c, l);
 	find_lone_caches(c, l);
 	find_copied_caches(c, l);
 }
