@@ -76,6 +76,20 @@ static void results_of_an_evaluation_may_lie_beside_pieces(void **state)
 	assert_cause(&m, "FRAG_EXTERNAL");
 }
 
+/* A checkpoint around the whole model makes all activations again at a time; those around its
+ * layers a part of them. */
+static void a_part_that_is_made_again_is_a_layers(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.saw_recompute = 1;
+	m.activations = m.recomputed = 1400 * MIB;
+	assert_cause(&m, "RECOMPUTE_INEFFECTIVE");
+	m.recomputed = 1200 * MIB;
+	assert_cause(&m, "ACT_PEAK");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -83,6 +97,7 @@ int main(void)
 		cmocka_unit_test(weights_come_before_a_call_that_is_smaller),
 		cmocka_unit_test(pieces_are_no_cause_if_the_job_needs_the_whole_device),
 		cmocka_unit_test(results_of_an_evaluation_may_lie_beside_pieces),
+		cmocka_unit_test(a_part_that_is_made_again_is_a_layers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
