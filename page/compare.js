@@ -9,6 +9,7 @@ function titleOf(item, titles) {
   const keys = { category: [titles.categoryKeys, titles.categories], owner: [titles.ownerKeys, titles.owners] }[item.kind];
   const at = keys ? keys[0].indexOf(item.name) : -1;
   if (at >= 0) return keys[1][at];
+  if (item.kind === "stack" && item.name[0] === "(") return item.backward_of ? `backward of ${item.backward_of}` : item.frame;
   return item.kind === "peak" ? { allocated: "tensors" }[item.name] || item.name : item.name;
 }
 
@@ -50,7 +51,9 @@ function kindTable(kind, title, items, titles) {
 export function headlineOf(diff) {
   const peaks = diff.items.filter((i) => i.kind === "peak" && i.a_bytes && i.b_bytes);
   const parts = peaks.map((i) => `${titleOf(i, {})} ${size(i.a_bytes)} to ${size(i.b_bytes)} (${i.b_bytes === i.a_bytes ? "the same" : change(i.b_bytes - i.a_bytes)})`);
-  return `From A to B: peak of ${parts.join(", of ") || "nothing that both traces show"}`;
+  const failed = ["a", "b"].filter((side) => diff[side].some((run) => run.out_of_memory)).map((side) => side.toUpperCase());
+  const ends = failed.length ? `; ${failed.join(" and ")} ran out of memory` : "";
+  return `From A to B: peak of ${parts.join(", of ") || "nothing that both traces show"}${ends}`;
 }
 
 export function showDiff(place, diff, titles) {

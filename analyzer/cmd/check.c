@@ -33,6 +33,7 @@ struct checked_rule {
 struct checked_rules {
 	struct checked_rule all[LEVELS * 2 + 3];
 	size_t count;
+	int has_attempts; /* the checked traces are of several attempts of a job */
 };
 
 static void add(struct checked_rules *v, struct checked_rule x)
@@ -60,7 +61,7 @@ static void check_ooms(struct checked_rules *v, const struct report *r)
 	for (size_t i = 0; i < r->count; i++) {
 		const struct rank *x = &r->ranks[i];
 
-		if (x->end == END_OOM && x->oom_count) {
+		if (x->oom_count && !rank_why_unknown_death(x)) {
 			add(v, (struct checked_rule){ .rule = "out-of-memory",
 						      .rank = x,
 						      .value = rank_oom(x)->requested,
@@ -70,13 +71,11 @@ static void check_ooms(struct checked_rules *v, const struct report *r)
 		unknown = !unknown && x->oom_count && rank_died(x) ? x : unknown;
 	}
 	if (unknown)
-		add(v, (struct checked_rule){
-			       .rule = "out-of-memory",
-			       .rank = unknown,
-			       .is_death = 1,
-			       .is_unknown = 1,
-			       .remark = "an allocation failed, and the file does not tell whether "
-					 "that ended the job" });
+		add(v, (struct checked_rule){ .rule = "out-of-memory",
+					      .rank = unknown,
+					      .is_death = 1,
+					      .is_unknown = 1,
+					      .remark = rank_why_unknown_death(unknown) });
 }
 
 static int is_told(const struct report *r, enum level m)
@@ -191,10 +190,36 @@ static void check_baseline(struct checked_rules *v, const struct report *r,
 	}
 }
 
-static void add_line(struct buf *b, const struct checked_rule *v, const struct style *style)
+static int attempt_of(const struct rank *r)
+{
+	return r->restart_count == NO_RANK ? 0 : r->restart_count;
+}
+
+static int has_attempts(const struct report *r)
+{
+	for (size_t i = 1; i < r->count; i++)
+		if (attempt_of(&r->ranks[i]) != attempt_of(&r->ranks[0]))
+			return 1;
+	return 0;
+}
+
+/* The rank with the value, and its attempt if there are several. */
+static void add_rank(struct buf *b, const struct rank *r, int has_attempts)
+{
+	if (r->rank != NO_RANK)
+		buf_addf(b, "  rank %d", r->rank);
+	if (has_attempts)
+		buf_addf(b, "%s attempt :%d", r->rank != NO_RANK ? "," : " ", attempt_of(r));
+	if (r->simulated)
+		buf_puts(b, "  simulated");
+}
+
+static void add_line(struct buf *b, const struct checked_rule *v, int has_attempts,
+		     const struct style *style)
 {
 	const char *word = v->is_unknown ? "?" : v->is_over ? "OVER" : "ok";
-	int is_red = style->color && v->is_over;
+	int is_red = style->color && v->is_over,
+	    digits = size_digits(v->value, v->is_death ? v->value : v->limit, style->raw_bytes);
 
 	buf_addf(b, "%s%-4s%s  %-17s  ", is_red ? "\033[1;31m" : "", word, is_red ? "\033[0m" : "",
 		 v->rule);
@@ -203,14 +228,14 @@ static void add_line(struct buf *b, const struct checked_rule *v, const struct s
 		return;
 	}
 	buf_puts(b, v->is_death ? "asked for " : "");
-	size_add(b, v->value, style->raw_bytes);
+	size_add_digits(b, v->value, digits);
 	if (!v->is_death) {
 		buf_addf(b, "%s%s, at most ", v->remark ? " " : "", v->remark ? v->remark : "");
-		size_add(b, v->limit, style->raw_bytes);
+		size_add_digits(b, v->limit, digits);
 	}
-	if (v->rank && v->rank->rank != NO_RANK)
-		buf_addf(b, "  rank %d", v->rank->rank);
-	buf_puts(b, v->rank && v->rank->simulated ? "  simulated\n" : "\n");
+	if (v->rank)
+		add_rank(b, v->rank, has_attempts);
+	buf_puts(b, "\n");
 }
 
 static json_t *rule_json(const struct checked_rule *v)
@@ -223,6 +248,7 @@ static json_t *rule_json(const struct checked_rule *v)
 	set(o, "limit_bytes", v->is_death ? json_null() : size(v->limit));
 	set(o, "remark", text(v->remark));
 	set(o, "rank", number(v->rank ? v->rank->rank : NO_RANK));
+	set(o, "restart_count", number(v->rank ? v->rank->restart_count : NO_RANK));
 	set(o, "simulated", v->rank ? json_boolean(v->rank->simulated) : json_null());
 	return o;
 }
@@ -266,7 +292,7 @@ static int print(const struct checked_rules *v, const struct options *o)
 		add_json(&out, v, status);
 	else
 		for (size_t i = 0; i < v->count; i++)
-			add_line(&out, &v->all[i], &style);
+			add_line(&out, &v->all[i], v->has_attempts, &style);
 	printed = command_print(out.text, out.length);
 	buf_release(&out);
 	return printed ? printed : status;
@@ -276,9 +302,12 @@ static int check(char **paths, size_t count, const struct options *o, const stru
 		 const struct limit *tolerance)
 {
 	const struct session_options load = { .run = o->run,
+					      .every_attempt = 1,
 					      .rank = NO_RANK,
 					      .progress = term_progress },
-				     plain = { .rank = NO_RANK, .progress = term_progress };
+				     plain = { .every_attempt = 1,
+					       .rank = NO_RANK,
+					       .progress = term_progress };
 	char *baseline = o->baseline ? xstrdup(o->baseline) : NULL;
 	struct session now, base = { 0 };
 	struct checked_rules v = { 0 };
@@ -294,6 +323,7 @@ static int check(char **paths, size_t count, const struct options *o, const stru
 	if (status < 0) {
 		status = command_fail(STATUS_USAGE, &e);
 	} else {
+		v.has_attempts = has_attempts(&now.report);
 		check_ooms(&v, &now.report);
 		check_peaks(&v, &now.report, o);
 		if (growth->is_given)
@@ -340,7 +370,7 @@ static const struct opt rows[] = {
 	{ "max-growth", 0, OPT_TEXT, &given.growth, "SIZE",
 	  "limit for the growth from one step to the next", 0, 0 },
 	{ "baseline", 0, OPT_TEXT, &given.baseline, "TRACE",
-	  "no peak may be higher than in this job", 0, 0 },
+	  "no peak may be higher than in this job (its highest of all attempts)", 0, 0 },
 	{ "tolerance", 0, OPT_TEXT, &given.tolerance, "SIZE|PERCENT",
 	  "allowed increase over --baseline (0)", 0, 0 },
 	RUN_OPTION(&given.run),
@@ -366,7 +396,8 @@ const struct command cmd_check = {
 	.usage = "[OPTIONS] TRACE...",
 	.about =
 		"Checks a memory budget. Prints one line a limit; exit status 1 if a limit is exceeded.\n"
-		"TRACE is a file, or a directory of traces (its latest run).",
+		"TRACE is a file, or a directory of traces. Of a directory the latest run is checked: every attempt of a\n"
+		"job that was restarted must keep the limits.",
 	.options = { .rows = rows, .count = ARRAY_SIZE(rows) },
 	.run = run,
 };

@@ -25,6 +25,12 @@ struct command {
  * Returns the exit status. */
 int command_main(const struct command *c, int argc, char **argv);
 
+/* What attempts_choose() takes without --run, for `about`. */
+#define ABOUT_ATTEMPT                                                                   \
+	"Of a directory the latest run is used; of a job that was restarted, the last " \
+	"attempt that ran out\n"                                                        \
+	"of memory, otherwise the attempt that allocated most often."
+
 /* Rows of `struct opt` that many commands have. */
 #define RUN_OPTION(where)                                                                         \
 	{                                                                                         \

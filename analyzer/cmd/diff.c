@@ -15,25 +15,46 @@ struct options {
 	int json, raw_bytes, color, top, rank;
 };
 
-/* Names of the peaks that grew by more than the limit, beyond the spread; "": none. */
+/* Is a run of the side known to have ended since it ran out of memory? */
+static int is_ended_by_failure(const struct diff_side *s)
+{
+	for (size_t i = 0; i < s->count; i++)
+		if (diff_has_failed(s->ranks[i]) && !rank_why_unknown_death(s->ranks[i]))
+			return 1;
+	return 0;
+}
+
+/* That only B ran out of memory, which exceeds every limit; names of the peaks that grew by more
+ * than the limit, beyond the spread. "": none. */
 static void find_over(const struct diff *c, const struct limit *limit, int raw, struct buf *over)
 {
+	if (is_ended_by_failure(&c->side[SIDE_B]) && !diff_side_failed(&c->side[SIDE_A], NULL))
+		buf_puts(over, "B ran out of memory, and A did not");
 	for (size_t i = 0; i < c->count; i++) {
 		const struct diff_item *x = &c->items[i];
 		bytes allowed = limit_of(limit, x->side[SIDE_A].median);
+		int digits;
 
 		if (x->kind != DIFF_PEAK || !x->is_changed || diff_item_change(x) <= allowed)
 			continue;
+		digits = size_digits(diff_item_change(x), allowed, raw);
 		buf_addf(over, "%speak of %s: +", over->length ? "; " : "", x->title);
-		size_add(over, diff_item_change(x), raw);
+		size_add_digits(over, diff_item_change(x), digits);
 		buf_puts(over, ", at most ");
-		size_add(over, allowed, raw);
+		size_add_digits(over, allowed, digits);
 	}
 }
 
-/* Why the peaks of a side may be lower than the job's; NULL: they are the job's. */
+/* Why the peaks of a side may be lower than the job's; NULL: they are the job's. A job that ran
+ * out of memory might have needed more: of A that is no reason, if B needed no more than A had. */
 static const char *why_unknown(const struct diff *c)
 {
+	if (is_ended_by_failure(&c->side[SIDE_B]))
+		return "whether a peak grew past the limit is not known: both jobs ran out of "
+		       "memory";
+	if (diff_side_failed(&c->side[SIDE_B], NULL))
+		return "whether a peak grew past the limit is not known: an allocation of B "
+		       "failed, and the file does not tell whether that ended the job";
 	for (int s = 0; s < SIDES; s++)
 		for (size_t i = 0; i < c->side[s].count; i++)
 			if (peak_scope_why_lower(c->side[s].ranks[i]->peak_of))
@@ -101,7 +122,7 @@ static const struct opt rows[] = {
 	  "compare rank N of both jobs (default: the rank that `report` shows of each)", 0,
 	  INT32_MAX },
 	{ "fail-over", 0, OPT_TEXT, &given.fail_over, "SIZE|PERCENT",
-	  "exit with status 1 if a peak grew by more", 0, 0 },
+	  "exit with status 1 if a peak grew by more, or if only B ran out of memory", 0, 0 },
 	{ "json", 0, OPT_FLAG, &given.json, NULL,
 	  "write JSON: everything, also what did not change", 0, 0 },
 	BYTES_OPTION(&given.raw_bytes),
@@ -126,8 +147,9 @@ const struct command cmd_diff = {
 	.summary = "show what changed between two jobs",
 	.usage = "[OPTIONS] A B",
 	.about =
-		"Shows what grew and what shrank from A to B. Each is a file, a directory of traces (its latest\n"
-		"run), DIR@RUN (one of its runs), DIR@all (all of its runs), or several of these, separated by commas.\n"
+		"Shows what grew and what shrank from A to B. Each is a file, a directory of traces, DIR@RUN (one of its\n"
+		"runs), DIR@all (all of its runs), or several of these, separated by commas.\n" ABOUT_ATTEMPT
+		"\n"
 		"Of several runs the medians are compared; a difference within their spread is not a change.",
 	.options = { .rows = rows, .count = ARRAY_SIZE(rows) },
 	.run = run,

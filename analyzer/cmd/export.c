@@ -180,7 +180,7 @@ const struct command cmd_export = {
 	.summary = "write traces in the formats of other tools",
 	.usage = "--format FORMAT [-o FILE] TRACE...",
 	.about = "Writes traces in the format of another tool.\n"
-		 "TRACE is a file, or a directory of traces (its latest run).",
+		 "TRACE is a file, or a directory of traces.\n" ABOUT_ATTEMPT,
 	.more_help = more_help,
 	.options = { .rows = rows, .count = ARRAY_SIZE(rows) },
 	.run = run,

@@ -256,9 +256,10 @@ const struct command cmd_html = {
 	.usage = "[OPTIONS] TRACE... | A B",
 	.about =
 		"Writes one HTML file with the report and every event of the traces. It needs no network.\n"
-		"TRACE is a file, or a directory of traces (its latest run), or a file of records (memtrace summarize),\n"
-		"whose page has no events. If two arguments are two jobs, the page\n"
-		"shows both, and the changes from A to B; A and B are as in `memtrace diff`.",
+		"TRACE is a file, or a directory of traces, or a file of records (memtrace summarize), whose page has\n"
+		"no events.\n" ABOUT_ATTEMPT "\n"
+		"If two arguments are two jobs, the page shows both, and the changes from A to B; A and B are as in\n"
+		"`memtrace diff`.",
 	.options = { .rows = rows, .count = ARRAY_SIZE(rows) },
 	.run = run,
 };

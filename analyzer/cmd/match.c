@@ -218,9 +218,9 @@ const struct command cmd_match = {
 	.usage = "[OPTIONS] TRACE...",
 	.about =
 		"Compares what each rank allocated at its peak with the estimate for its configuration, term by term.\n"
-		"TRACE is a file, or a directory of traces (its latest run). Its command line and MEMTRACE_CONFIG\n"
-		"declare the configuration; later values win. If no configuration is given, memtrace infers one from\n"
-		"the trace and prints how certain each value is.",
+		"TRACE is a file, or a directory of traces.\n" ABOUT_ATTEMPT "\n"
+		"Its command line and MEMTRACE_CONFIG declare the configuration; later values win. If no configuration\n"
+		"is given, memtrace infers one from the trace and prints how certain each value is.",
 	.more_help = more_help,
 	.options = { .rows = rows, .count = ARRAY_SIZE(rows) },
 	.run = run,

@@ -237,7 +237,7 @@ const struct command cmd_report = {
 	.summary = "show what held the memory at the peak, and why a job ran out of memory",
 	.usage = "[OPTIONS] TRACE...",
 	.about = "Shows what held the memory at the peak, and why the job ran out of it.\n"
-		 "TRACE is a file, or a directory of traces (its latest run).",
+		 "TRACE is a file, or a directory of traces.\n" ABOUT_ATTEMPT,
 	.options = { .rows = rows, .count = ARRAY_SIZE(rows) },
 	.run = run,
 };

@@ -14,6 +14,7 @@ struct run_value {
 	int side;
 	size_t run;
 	const char *name, *title;
+	const struct stack_row *stack; /* NULL: of another kind */
 	bytes bytes;
 	int order;
 };
@@ -46,18 +47,27 @@ static void take_rank(struct run_values *v, const struct rank *r, int with_owner
 	for (size_t i = 0; i < r->phase_count; i++)
 		take(v, DIFF_PHASE, r->phases[i].phase, r->phases[i].phase, r->phases[i].peak);
 	for (size_t i = 0; i < r->stacks.count; i++)
-		take(v, DIFF_STACK, r->stacks.rows[i].stack, r->stacks.rows[i].label,
-		     r->stacks.rows[i].bytes);
+		take(v, DIFF_STACK, r->stacks.rows[i].stack, "", r->stacks.rows[i].bytes)->stack =
+			&r->stacks.rows[i];
 }
 
-static int by_name(const void *a, const void *b)
+/* 0: the values are of one item. */
+static int by_item(const struct run_value *x, const struct run_value *y)
 {
-	const struct run_value *x = a, *y = b;
-	int order;
+	int order = strcmp(x->name, y->name);
 
 	if (x->kind != y->kind)
 		return ORDER(x->kind, y->kind);
-	order = strcmp(x->name, y->name);
+	if (order || !x->stack)
+		return order;
+	return strcmp(diff_stack_place(x->stack), diff_stack_place(y->stack));
+}
+
+static int by_item_and_run(const void *a, const void *b)
+{
+	const struct run_value *x = a, *y = b;
+	int order = by_item(x, y);
+
 	if (order)
 		return order;
 	if (x->side != y->side)
@@ -76,12 +86,12 @@ static void spread_of(struct diff_spread *s, bytes *values, size_t count)
 	s->most = values[count - 1];
 }
 
-/* Merges the values of one name into an item. A stack with blocks of several categories is one
+/* Merges the values of one item. A stack with blocks of several categories is one
  * item. */
 static void merge(struct diff *d, struct run_values *v)
 {
 	if (v->count)
-		qsort(v->all, v->count, sizeof(*v->all), by_name);
+		qsort(v->all, v->count, sizeof(*v->all), by_item_and_run);
 	for (size_t k = 0; k < v->count;) {
 		const struct run_value *first = &v->all[k];
 		bytes at[SIDES][DIFF_MAX_RUNS] = { { 0 } };
@@ -89,11 +99,10 @@ static void merge(struct diff *d, struct run_values *v)
 		int is_unknown[SIDES] = { 0 };
 
 		i->order = first->order;
-		for (; k < v->count && v->all[k].kind == first->kind &&
-		       !strcmp(v->all[k].name, first->name);
-		     k++) {
+		for (; k < v->count && !by_item(&v->all[k], first); k++) {
 			bytes *sum = &at[v->all[k].side][v->all[k].run];
 
+			i->stack = v->all[k].stack; /* B's values follow those of A */
 			is_unknown[v->all[k].side] |= v->all[k].bytes == UNKNOWN_BYTES;
 			*sum = bytes_add(*sum, v->all[k].bytes);
 		}
@@ -119,14 +128,14 @@ static int by_change(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
-/* The entry of the rank with the highest peak of allocated. */
+/* The entry of the rank that a report would show. */
 static const struct rank *find_rank(const struct report *r, int rank)
 {
 	const struct rank *found = NULL;
 
 	for (size_t i = 0; i < r->count; i++)
 		if (r->ranks[i].rank == rank &&
-		    (!found || r->ranks[i].peak_allocated > found->peak_allocated))
+		    (!found || rank_is_shown_before(&r->ranks[i], found)))
 			found = &r->ranks[i];
 	return found;
 }

@@ -12,6 +12,19 @@ const char *diff_kind_name(enum diff_kind k)
 	return names[k];
 }
 
+const struct rank *diff_side_failed(const struct diff_side *s, size_t *count)
+{
+	const struct rank *first = NULL;
+	size_t failed = 0;
+
+	for (size_t i = 0; i < s->count; i++)
+		if (diff_has_failed(s->ranks[i]) && !failed++)
+			first = s->ranks[i];
+	if (count)
+		*count = failed;
+	return first;
+}
+
 int diff_item_is_beyond(const struct diff_item *i)
 {
 	const struct diff_spread *a = &i->side[SIDE_A], *b = &i->side[SIDE_B];

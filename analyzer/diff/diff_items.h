@@ -22,7 +22,9 @@ struct diff_spread {
 struct diff_item {
 	enum diff_kind kind;
 	char *name;  /* as in the report's JSON; of a stack that both sides have, the one of B */
-	char *title; /* for people */
+	char *title; /* for people; of a stack "", for its row has the words */
+	const struct stack_row *stack; /* of DIFF_STACK: the row with its words, of a run of B if B
+					* has the stack; NULL: another kind */
 	struct diff_spread side[SIDES];
 	int order;      /* among the items of a kind; items of equal order are sorted by change */
 	int is_changed; /* the difference is beyond the spread */
@@ -34,11 +36,25 @@ struct diff_side {
 	size_t count;
 };
 
+/* Did the rank run out of memory and end there, as far as is known? Its figures end there too. */
+static inline int diff_has_failed(const struct rank *r)
+{
+	return r->oom_count && rank_died(r);
+}
+/* The first rank that is compared and failed, or NULL; `count` (or NULL): how many did. */
+const struct rank *diff_side_failed(const struct diff_side *s, size_t *count);
+
 struct diff {
 	struct diff_side side[SIDES];
 	struct diff_item *items; /* by kind, the largest change first */
 	size_t count, room;
 };
+
+/* What distinguishes rows of one stack: all blocks without frames of a thread have the same. */
+static inline const char *diff_stack_place(const struct stack_row *row)
+{
+	return row->backward_of ? row->backward_of : row->label;
+}
 
 static inline int diff_item_is_known(const struct diff_item *i)
 {

@@ -7,15 +7,15 @@
 
 /* A stack that only one side has. */
 struct alone {
-	char *key; /* the stack without line numbers */
+	char *key; /* the stack and its place, without line numbers */
 	size_t item;
 };
 
-static char *without_lines(const char *stack)
+static char *key_of(const struct diff_item *i)
 {
-	char *key = xstrdup(stack), *to = key;
+	char *key = xasprintf("%s\n%s", i->name, diff_stack_place(i->stack)), *to = key;
 
-	for (const char *at = stack; *at;) {
+	for (const char *at = key; *at;) {
 		*to++ = *at;
 		at += 1 + (*at == ':' && isdigit((unsigned char)at[1])
 				   ? strspn(at + 1, "0123456789")
@@ -74,7 +74,7 @@ void diff_pair_moved(struct diff *d)
 	for (size_t i = 0; i < d->count; i++)
 		if (d->items[i].kind == DIFF_STACK &&
 		    (has_only(&d->items[i], SIDE_A) || has_only(&d->items[i], SIDE_B)))
-			all[n++] = (struct alone){ without_lines(d->items[i].name), i };
+			all[n++] = (struct alone){ key_of(&d->items[i]), i };
 	if (n)
 		qsort(all, n, sizeof(*all), by_key);
 	for (size_t i = 0, end; i < n; i = end) {

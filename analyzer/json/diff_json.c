@@ -20,6 +20,20 @@ static json_t *item_json(const struct diff_item *x)
 	return j;
 }
 
+static json_t *failed_json(const struct oom *x)
+{
+	json_t *j = json_object();
+
+#define FAILED PUT_MEMBER
+#include "diff/members.def"
+	return j;
+}
+
+static json_t *out_of_memory_json(const struct rank *x)
+{
+	return diff_has_failed(x) ? failed_json(rank_oom(x)) : json_null();
+}
+
 static json_t *compared_json(const struct rank *x)
 {
 	json_t *j = json_object();

@@ -1,6 +1,7 @@
 #include "render/diff_text.h"
 
 #include "render/page.h"
+#include "render/report_parts.h"
 #include "render/table.h"
 
 #include <stdlib.h>
@@ -38,6 +39,25 @@ static void put_side(struct page *p, const char *label, const struct diff_side *
 	buf_release(&b);
 }
 
+/* That a job ran out of memory: what it would have needed later is not in its figures. */
+static void put_failed(struct page *p, const char *label, const struct diff_side *s)
+{
+	size_t failed;
+	const struct rank *first = diff_side_failed(s, &failed);
+	struct buf b = { 0 };
+
+	if (!first)
+		return;
+	if (s->count > 1)
+		buf_addf(&b, "%zu of %zu runs: ", failed, s->count);
+	oom_text_line(first, &b);
+	buf_puts(&b, "; asked ");
+	page_size(p, &b, rank_oom(first)->requested);
+	buf_addf(&b, "; the figures of %s end there", label);
+	page_field(p, "", b.text, 0);
+	buf_release(&b);
+}
+
 /* "+1.2 GiB" */
 static void add_change(struct page *p, struct buf *b, bytes change)
 {
@@ -69,10 +89,19 @@ static void add_spread(struct page *p, struct buf *b, const struct diff_item *i)
 		}
 }
 
+static void add_title(struct buf *b, const struct diff_item *i)
+{
+	buf_puts(b, i->title);
+	if (!i->stack)
+		return;
+	words_add_label(b, i->stack);
+	words_add_inner(b, i->stack, SIZE_MAX);
+}
+
 static void add_row(struct page *p, struct table *t, const struct diff_item *i)
 {
 	bytes change = diff_item_change(i), a = i->side[SIDE_A].median;
-	struct buf cells[5] = { { 0 } };
+	struct buf cells[6] = { { 0 } };
 
 	page_size(p, &cells[0], a);
 	page_size(p, &cells[1], i->side[SIDE_B].median);
@@ -81,12 +110,11 @@ static void add_row(struct page *p, struct table *t, const struct diff_item *i)
 		if (a > 0)
 			add_percent(&cells[3], 100.0 * (double)change / (double)a);
 	}
-	add_spread(p, &cells[4], i);
+	add_title(&cells[4], i);
+	add_spread(p, &cells[5], i);
 	for (size_t k = 0; k < ARRAY_SIZE(cells); k++) {
 		table_cell(t, k == 2 && i->is_changed ? paint_of(change) : PAINT_NONE,
 			   cells[k].text);
-		if (k == 3)
-			table_cell(t, PAINT_NONE, i->title);
 		buf_release(&cells[k]);
 	}
 }
@@ -205,7 +233,9 @@ void diff_sides_text(const struct diff *c, const struct style *style, struct buf
 	struct page p = { .out = out, .style = style };
 
 	put_side(&p, "A", &c->side[SIDE_A]);
+	put_failed(&p, "A", &c->side[SIDE_A]);
 	put_side(&p, "B", &c->side[SIDE_B]);
+	put_failed(&p, "B", &c->side[SIDE_B]);
 	put_grown(&p, c);
 }
 

@@ -29,6 +29,17 @@ void words_add_label(struct buf *b, const struct stack_row *row)
 	buf_puts(b, row->backward_of ? row->backward_of : row->label);
 }
 
+void words_add_inner(struct buf *b, const struct stack_row *row, size_t room)
+{
+	const char *inner = row->inner;
+	size_t function = strcspn(inner, " ");
+
+	if (*inner && utf8_width(inner) + 6 <= room)
+		buf_addf(b, " (in %s)", inner);
+	else if (*inner && function + 6 <= room)
+		buf_addf(b, " (in %.*s)", (int)function, inner);
+}
+
 void words_add_blocks(struct page *p, struct buf *b, const struct stack_row *row)
 {
 	if (row->smallest != row->largest) {

@@ -9,6 +9,9 @@
 void words_add_rank(struct buf *b, const struct rank *r);
 /* The place of a stack. A block of the backward pass has no line of its own. */
 void words_add_label(struct buf *b, const struct stack_row *row);
+/* " (in function file:line)" for the innermost frame, or without the file, or nothing, so that it
+ * fits into `room` columns. */
+void words_add_inner(struct buf *b, const struct stack_row *row, size_t room);
 /* "12 × 288.0 MiB", or "12 blocks" if sizes differ. */
 void words_add_blocks(struct page *p, struct buf *b, const struct stack_row *row);
 /* "step 1, forward: loss", or the part of it that is known; "decode" of a job that only infers. */

@@ -124,18 +124,6 @@ static void put_bar(struct page *p, const struct rank *r)
 	page_bar(p, "memory", parts, r->imported ? 2 : known);
 }
 
-/* " (in function file:line)", or without the file, or nothing, so that it fits into `room` columns.
- */
-static void put_inner(struct page *p, const char *inner, size_t room)
-{
-	size_t function = strcspn(inner, " ");
-
-	if (*inner && utf8_width(inner) + 6 <= room)
-		buf_addf(p->out, " (in %s)", inner);
-	else if (*inner && function + 6 <= room)
-		buf_addf(p->out, " (in %.*s)", (int)function, inner);
-}
-
 static void put_row(struct page *p, const struct rank *r, const struct stack_row *row)
 {
 	struct buf b = { 0 }, blocks = { 0 }, name = { 0 };
@@ -162,7 +150,7 @@ static void put_row(struct page *p, const struct rank *r, const struct stack_row
 		buf_addf(p->out, "%*s  %s", CATEGORY_WIDTH - (int)strlen(category), "", name.text);
 	}
 	if (width + label < room)
-		put_inner(p, row->inner, room - width - label);
+		words_add_inner(p->out, row, room - width - label);
 	buf_puts(p->out, "\n");
 	buf_release(&b);
 	buf_release(&blocks);

@@ -230,6 +230,13 @@ int rank_died(const struct rank *r)
 	return r->end == END_OOM;
 }
 
+const char *rank_why_unknown_death(const struct rank *r)
+{
+	return r->end == END_OOM ? NULL
+				 : "an allocation failed, and the file does not tell whether that "
+				   "ended the job";
+}
+
 bytes rank_held(const struct rank *r)
 {
 	return r->peak_device == UNKNOWN_BYTES ? r->peak_reserved : r->peak_device;

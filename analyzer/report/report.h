@@ -327,6 +327,9 @@ void named_add_path(const struct named_row *row, struct buf *out);
 const struct oom *rank_oom(const struct rank *r);
 /* Did the last one end the process, as far as is known? */
 int rank_died(const struct rank *r);
+/* Why it is not known that a failed request ended a process for which rank_died() is true; NULL: it
+ * did. */
+const char *rank_why_unknown_death(const struct rank *r);
 /* The most of its device's memory that the process is known to have held. */
 bytes rank_held(const struct rank *r);
 

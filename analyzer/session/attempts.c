@@ -63,6 +63,16 @@ int attempt_has(const struct attempt_part *attempt, const char *run_id, int rest
 	return attempt->restart == restart && !strcmp(attempt->run_id, run_id);
 }
 
+int attempt_is_any(const struct attempt_part *chosen, const char *run)
+{
+	return !run || !strcmp(run, chosen->run_id);
+}
+
+int attempt_covers(const struct attempt_part *attempt, int any, const char *run_id, int restart)
+{
+	return any ? !strcmp(attempt->run_id, run_id) : attempt_has(attempt, run_id, restart);
+}
+
 static int is_of_run(const struct attempt_part *x, const char *run)
 {
 	size_t n = *run == ':' ? 0 : strlen(x->run_id);
@@ -144,18 +154,23 @@ void attempts_describe(const struct attempts *a, const struct attempt_part *show
 	free(list);
 }
 
-void attempts_name_others(const struct attempts *a, const struct attempt_part *used,
+void attempts_name_others(const struct attempts *a, const struct attempt_part *used, int any,
 			  const char *noun, struct buf *notes)
 {
-	struct buf list = { 0 };
+	struct buf list = { 0 }, name = { 0 };
 
 	for (const struct attempt *x = a->all; x; x = x->hh.next)
-		if (x->sum.argument == used->argument && &x->sum != used)
+		if (x->sum.argument == used->argument &&
+		    !attempt_covers(used, any, x->sum.run_id, x->sum.restart))
 			buf_addf(&list, "%s%s:%d (%zu %s%s)", list.length ? ", " : "",
 				 x->sum.run_id, x->sum.restart, x->processes, noun,
 				 x->processes == 1 ? "" : "s");
+	buf_puts(&name, used->run_id);
+	if (!any)
+		buf_addf(&name, ":%d", used->restart);
 	if (list.length)
-		buf_addf(notes, "memtrace: this is run %s:%d; also here: %s; --run ID chooses\n",
-			 used->run_id, used->restart, list.text);
+		buf_addf(notes, "memtrace: this is run %s; also here: %s; --run ID chooses\n",
+			 name.text, list.text);
 	buf_release(&list);
+	buf_release(&name);
 }

@@ -38,12 +38,16 @@ size_t attempts_count(const struct attempts *a);
 const struct attempt_part *attempts_choose(const struct attempts *a, const char *run,
 					   size_t argument);
 int attempt_has(const struct attempt_part *attempt, const char *run_id, int restart);
+/* Does `run`, for which an attempt was chosen, name the whole job? */
+int attempt_is_any(const struct attempt_part *chosen, const char *run);
+/* The same as attempt_has(); `any`: of every attempt of that job. */
+int attempt_covers(const struct attempt_part *attempt, int any, const char *run_id, int restart);
 
 /* Writes which attempts of the job there are, if there are several. */
 void attempts_describe(const struct attempts *a, const struct attempt_part *shown, struct buf *out);
-/* Adds one line that names the other attempts of the argument, which are left out. `noun`: what is
- * counted, as "trace". */
-void attempts_name_others(const struct attempts *a, const struct attempt_part *used,
+/* Adds one line that names the other attempts of the argument, which are left out. `any`: no
+ * attempt of the job is. `noun`: what is counted, as "trace". */
+void attempts_name_others(const struct attempts *a, const struct attempt_part *used, int any,
 			  const char *noun, struct buf *notes);
 
 #endif

@@ -147,7 +147,7 @@ int session_find(struct session *s, char *const *arguments, size_t count, const 
 	for (size_t i = 0; i < count; i++)
 		if (path_is_records(arguments[i]))
 			return needs_traces(arguments[i], e);
-	return trace_files_find(&s->files, arguments, count, run, notes, e);
+	return trace_files_find(&s->files, arguments, count, run, 0, notes, e);
 }
 
 int session_read(struct session *s, const struct session_options *o, struct buf *notes,
@@ -271,7 +271,7 @@ int session_load(struct session *s, char *const *arguments, size_t count,
 		return needs_traces(records, e);
 	if (records)
 		return session_load_records(s, arguments, count, o, notes, e);
-	if (trace_files_find(&s->files, arguments, count, o->run, notes, e) < 0 ||
+	if (trace_files_find(&s->files, arguments, count, o->run, o->every_attempt, notes, e) < 0 ||
 	    session_read(s, o, notes, e) < 0)
 		return -1;
 	s->run = o->run ? xstrdup(o->run) : NULL;

@@ -31,10 +31,12 @@ static inline size_t session_points(size_t ranks)
 }
 
 struct session_options {
-	const char *run;       /* for attempts_choose(); NULL: the latest run of each directory */
-	int rank;              /* of this rank only; NO_RANK: all */
-	const char *phase;     /* replay_options.phase */
-	int keep_live;         /* the report keeps each block that is live at the end */
+	const char *run;   /* for attempts_choose(); NULL: the latest run of each directory */
+	int every_attempt; /* all attempts of the job, unless `run` names one; else the chosen one
+			    */
+	int rank;          /* of this rank only; NO_RANK: all */
+	const char *phase; /* replay_options.phase */
+	int keep_live;     /* the report keeps each block that is live at the end */
 	int keep_peak_blocks;  /* the report keeps each block that is live at the peak */
 	int needs_every_trace; /* one trace that cannot be read is a failure, not a note */
 	void (*progress)(void *context, double part); /* `part`: 0 to 1; NULL: none */

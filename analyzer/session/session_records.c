@@ -12,7 +12,7 @@
 /*
  * One pass over the records is enough if all of them are of one attempt. As soon as there is
  * another, the rest of that pass only collects the attempts, and a second one reads those of the
- * chosen one: memory holds the ranks of one attempt.
+ * chosen one, or of its job: memory holds the ranks of no other.
  */
 struct record_reading {
 	struct session *session;
@@ -21,6 +21,7 @@ struct record_reading {
 	struct err *e;              /* of a pass */
 	struct attempts attempts;
 	const struct attempt_part *chosen; /* NULL: in the first pass */
+	int any;                           /* every attempt of the chosen one's job */
 	size_t worst;                      /* index of the rank to show in detail, so far */
 };
 
@@ -48,7 +49,7 @@ static int is_wanted(struct record_reading *c, const json_t *record)
 		.events = (uint64_t)number(record, "tensor_allocs"),
 	};
 	if (c->chosen) {
-		is_wanted = attempt_has(c->chosen, process.run_id, process.restart);
+		is_wanted = attempt_covers(c->chosen, c->any, process.run_id, process.restart);
 	} else {
 		attempts_add(&c->attempts, &process);
 		is_wanted = attempts_count(&c->attempts) == 1 || c->options->run == every_run;
@@ -129,9 +130,10 @@ static int choose_run(struct record_reading *c, struct buf *notes)
 		return err_set(c->e, "there is no run \"%s\" here", run);
 	if (attempts_count(&c->attempts) == 1)
 		return 0;
+	c->any = c->options->every_attempt && attempt_is_any(c->chosen, run);
 	attempts_describe(&c->attempts, c->chosen, &s->files.attempts);
 	if (!run)
-		attempts_name_others(&c->attempts, c->chosen, "record", notes);
+		attempts_name_others(&c->attempts, c->chosen, c->any, "record", notes);
 	report_release(&s->report);
 	s->report = (struct report){ 0 };
 	config_release(&s->config);

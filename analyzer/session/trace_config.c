@@ -136,7 +136,7 @@ int trace_config_read_file(struct config *c, const char *path, struct err *e)
 	struct trace_files g;
 	struct buf notes = { 0 };
 	struct trace t = { 0 };
-	int status = trace_files_find(&g, &argument, 1, NULL, &notes, e);
+	int status = trace_files_find(&g, &argument, 1, NULL, 0, &notes, e);
 
 	if (!status) {
 		if (trace_open_header(&t, g.paths[0], e) < 0 || trace_load(&t, e) < 0)

@@ -168,43 +168,44 @@ static int by_path(const void *a, const void *b)
 	return strcmp(((const struct found_trace *)a)->path, ((const struct found_trace *)b)->path);
 }
 
-static void take_run(struct found_traces *c, const struct attempt_part *best, int anywhere)
+static void take_run(struct found_traces *c, const struct attempt_part *best, int any, int anywhere)
 {
 	for (size_t i = 0; i < c->count; i++)
-		if (attempt_has(best, c->all[i].run_id, c->all[i].restart) &&
+		if (attempt_covers(best, any, c->all[i].run_id, c->all[i].restart) &&
 		    (anywhere || c->all[i].argument == best->argument))
 			c->all[i].taken = 1;
 }
 
 /* Marks the traces of one run of each argument, or of the run that is named. */
 static int choose_runs(struct trace_files *g, struct found_traces *c, size_t arguments,
-		       const char *run, struct buf *notes, struct err *e)
+		       const char *run, int every_attempt, struct buf *notes, struct err *e)
 {
 	struct attempts attempts = attempts_of(c);
 	int status = 0;
 
 	for (size_t k = 0; k < (run ? 1 : arguments); k++) {
 		const struct attempt_part *best = attempts_choose(&attempts, run, k);
+		int any = every_attempt && best && attempt_is_any(best, run);
 
 		if (best && !g->attempts.length)
 			attempts_describe(&attempts, best, &g->attempts);
 		if (best)
-			take_run(c, best, run != NULL);
+			take_run(c, best, any, run != NULL);
 		else if (run)
 			status = err_set(e, "there is no run \"%s\" here", run);
 		if (best && !run)
-			attempts_name_others(&attempts, best, "trace", notes);
+			attempts_name_others(&attempts, best, any, "trace", notes);
 	}
 	attempts_release(&attempts);
 	return status;
 }
 
 static int add_taken(struct trace_files *g, struct found_traces *c, size_t arguments,
-		     const char *run, struct buf *notes, struct err *e)
+		     const char *run, int every_attempt, struct buf *notes, struct err *e)
 {
 	if (c->count)
 		qsort(c->all, c->count, sizeof(*c->all), by_path);
-	if (choose_runs(g, c, arguments, run, notes, e) < 0)
+	if (choose_runs(g, c, arguments, run, every_attempt, notes, e) < 0)
 		return -1;
 	for (size_t i = 0; i < c->count; i++) {
 		const struct found_trace *x = &c->all[i];
@@ -220,7 +221,7 @@ static int add_taken(struct trace_files *g, struct found_traces *c, size_t argum
 }
 
 int trace_files_find(struct trace_files *g, char *const *arguments, size_t count, const char *run,
-		     struct buf *notes, struct err *e)
+		     int every_attempt, struct buf *notes, struct err *e)
 {
 	struct found_traces c = { 0 };
 	int every = run == every_run, status = 0;
@@ -240,7 +241,8 @@ int trace_files_find(struct trace_files *g, char *const *arguments, size_t count
 	for (size_t i = 0; i < c.count; i++)
 		c.all[i].named |= every;
 	if (!status)
-		status = add_taken(g, &c, every ? 0 : count, every ? NULL : run, notes, e);
+		status = add_taken(g, &c, every ? 0 : count, every ? NULL : run, every_attempt,
+				   notes, e);
 	for (size_t i = 0; i < c.count; i++)
 		free(c.all[i].path);
 	free(c.all);

@@ -28,11 +28,12 @@ extern const char every_run[];
 
 /*
  * Finds the traces of `arguments`, which are files and directories (their *.mtr, without
- * subdirectories). Of each directory only one run is used, by attempts_choose(); `run` names it, or
- * is NULL. `notes` receives a line for each run or file that is left out. Fails if no file is left.
+ * subdirectories). Of each directory only one attempt is used, by attempts_choose(); `run` names
+ * it, or is NULL. `every_attempt`: all attempts of its job are used, unless `run` names one.
+ * `notes` receives a line for each run or file that is left out. Fails if no file is left.
  */
 int trace_files_find(struct trace_files *g, char *const *arguments, size_t count, const char *run,
-		     struct buf *notes, struct err *e);
+		     int every_attempt, struct buf *notes, struct err *e);
 void trace_files_release(struct trace_files *g);
 
 /* How a run of a directory ended, from the headers of its traces: X(name, key, title). Of several

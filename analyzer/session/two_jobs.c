@@ -24,7 +24,7 @@ static int read_side(struct side *s, char *argument)
 {
 	struct buf ignored = { 0 };
 	struct err e = { 0 };
-	int status = trace_files_find(&s->files, &argument, 1, NULL, &ignored, &e);
+	int status = trace_files_find(&s->files, &argument, 1, NULL, 0, &ignored, &e);
 
 	buf_release(&ignored);
 	if (status)

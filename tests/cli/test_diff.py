@@ -20,7 +20,11 @@ JOBS_OF = {
 
 
 def by(items, key, kind):
-    return {i["name"]: i[key + "_bytes"] for i in items if i["kind"] == kind}
+    """The bytes by name; stacks without frames have one name."""
+    sums = {}
+    for i in (i for i in items if i["kind"] == kind):
+        sums[i["name"]] = None if i[key + "_bytes"] is None else sums.get(i["name"], 0) + i[key + "_bytes"]
+    return sums
 
 
 class Recorded(Case):
@@ -60,10 +64,13 @@ class Diff(Recorded):
             self.assertEqual({k: v for k, v in by(items, key, "owner").items() if v}, {k: v for k, v in peak["by_owner"].items() if v})
             self.assertEqual({k: v for k, v in by(items, key, "phase").items() if v}, {p["phase"]: p["peak_bytes"] for p in self.reports[name]["phases"]})
             self.assertEqual(sum(by(items, key, "stack").values()), peak["allocated_bytes"])
-        stacks = {}
+        stacks, places = {}, {}
         for row in self.reports[b]["peak"]["stacks"]:
+            place = row["stack"], row["frame"], row["backward_of"]
             stacks[row["stack"]] = stacks.get(row["stack"], 0) + row["bytes"]
+            places[place] = places.get(place, 0) + row["bytes"]
         self.assertEqual({k: v for k, v in by(items, "b", "stack").items() if v}, stacks)
+        self.assertEqual({(i["name"], i["frame"], i.get("backward_of")): i["b_bytes"] for i in items if i["kind"] == "stack" and i["b_bytes"]}, places)
         return items
 
     def test_micro_batch(self):
@@ -210,6 +217,37 @@ class OutOfMemory(Case):
         self.simulate([python(), JOBS + "/leak.py", "512", "100"], "--memory", "4GiB", status=1)
         said = self.run_([MEMTRACE, "check", "--max-peak", "1TiB", self.traces], status=1).stdout
         self.assertRegex(said, r"^OVER  out-of-memory +asked for 512.0 MiB")
+
+    def diff(self, a, b, status):
+        """The lines without what names the traces, and the JSON."""
+        command = [MEMTRACE, "diff", "--fail-over", "1TiB", a, b]
+        said = self.run_(command, status=status, COLUMNS=200).stdout
+        return re.sub("process [0-9]+", "process P", said).splitlines(), json.loads(self.run_([*command, "--json"], status=status).stdout)
+
+    def test_a_death_is_told_and_exceeds_every_limit(self):
+        """The job keeps 512 MiB a step: of PyTorch's own number of allocated GiB follow the steps that were over."""
+        died, lived = os.path.join(self.dir, "died"), os.path.join(self.dir, "lived")
+        self.traces = died
+        message = self.simulate([python(), JOBS + "/leak.py", "512", "100"], "--memory", "4GiB", status=1).stderr
+        step = int(2 * float(re.search(r"([0-9.]+) GiB is allocated by PyTorch", message).group(1))) + 1
+        self.traces = lived
+        self.simulate([python(), JOBS + "/leak.py", "512", "3"], "--memory", "4GiB")
+        line = "            OUT OF MEMORY, process P, step %d, optimizer, simulated; asked 512.0 MiB; the figures of %s end there"
+        text, done = self.diff(lived, died, 1)
+        self.assertEqual([text.index(line % (step, "B")), text.count(line % (step, "A"))], [2, 0])
+        self.assertIn("OVER        B ran out of memory, and A did not", text)
+        failed = done["b"][0]["out_of_memory"]
+        self.assertEqual([failed[key] for key in ("step", "phase", "requested_bytes", "survived")], [step, "optimizer", 512 * MiB, False])
+        self.assertEqual((done["a"][0]["out_of_memory"], done["over"]), (None, True))
+        text, done = self.diff(died, lived, 0)
+        self.assertEqual((text.index(line % (step, "A")), done["over"]), (1, False))
+        text, done = self.diff(died, died, 2)
+        self.assertEqual([text.index(line % (step, side)) for side in "AB"], [1, 3])
+        self.assertIn("both jobs ran out of memory", "\n".join(text))
+        self.assertIsNone(done["over"])
+        self.assertEqual(self.diff(lived + "," + died, died, 2)[0][1], "            1 of 2 runs: " + (line % (step, "A")).strip())
+        said = self.run_([MEMTRACE, "diff", lived, died], COLUMNS=200).stdout    # without a limit there is a result
+        self.assertNotIn("OVER", said)
 
 
 class SeveralRanks(Case):

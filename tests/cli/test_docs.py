@@ -122,7 +122,7 @@ MEMBERS = {
                                      "UNEXPLAINED": "Unexplained and missing blocks", "MISSING": "Unexplained and missing blocks", "CAUSE": "Cause",
                                      "WHAT_IF": "What if"}),),
     "diff": (
-        ("diff/members.def", {"DIFF": "", "COMPARED": "Run", "ITEM": "Item", "CONFIG_ITEM": "Item"}),),
+        ("diff/members.def", {"DIFF": "", "COMPARED": "Run", "FAILED": "Failed request", "ITEM": "Item", "CONFIG_ITEM": "Item"}),),
     "history": (
         ("history/members.def", {"RUN": "Run", "SHOWN": "Run", "COMPONENT": "Component", "TREND": "Trend",
                                  "SPREAD": "Spread, prediction and run that is out", "RATIO": "Spread, prediction and run that is out",

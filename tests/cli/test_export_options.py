@@ -31,6 +31,17 @@ class Options(Case):
                     self.assertIn("%s is not for --format %s; it is for " % (option, form), done.stderr)
                     self.assertEqual(set(done.stderr.strip().rsplit("it is for ", 1)[1].split(", ")), accepting)
 
+    def test_the_help_names_a_compressed_format(self):
+        """The tools of a format that is gzip know it by the name of the file."""
+        help = {line.split()[0]: line for line in self.run_([MEMTRACE, "export", "--help"]).stdout.splitlines() if line.split()[:1] and line.split()[0] in FORMATS}
+        for form in FORMATS:
+            with self.subTest(form=form):
+                self.run_([MEMTRACE, "export", "--format", form, "-o", "out", "x.pickle"])
+                with open(os.path.join(self.dir, "out"), "rb") as f:
+                    is_gzip = f.read(2) == b"\x1f\x8b"
+                self.assertEqual("gzip" in help[form] and ".gz" in help[form], is_gzip)
+        self.assertEqual({form for form in FORMATS if "gzip" in help[form]}, {"heaptrack"})
+
     def test_a_file_is_replaced_as_a_whole(self):
         """By renaming: who has the old one open reads it to its end, and a failure leaves it."""
         for form in FORMATS:

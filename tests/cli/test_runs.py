@@ -88,6 +88,35 @@ class Runs(Case):
             self.assertEqual([r["rank"] for r in self.report()["ranks"]], ranks)
         self.assertEqual([(r["ranks"], r["traces"]) for r in runs], [(2, 2), (1, 1), (1, 1)])
 
+    def test_a_limit_is_of_every_attempt(self):
+        """The first attempt needs 256 MiB, the second, which a report shows, 64: a job that is within its limit never exceeds it."""
+        self.record(32 * MiB, run="older")
+        context = self.runs()[0]["peak_device_bytes"] - 32 * MiB
+        self.record(256 * MiB)
+        self.record(64 * MiB, restart=1)
+        self.assertEqual(self.report()["ranks"][0]["restart_count"], 1)
+        older, first = (self.runs()[n]["run"].split(":")[0] for n in (0, 1))
+        limit = str(context + 128 * MiB)
+        records = os.path.join(self.dir, "records")
+        with open(records, "w", encoding="utf-8") as f:
+            f.write(self.run_([MEMTRACE, "summarize", self.traces]).stdout)
+
+        def check(*options, status=0, of=self.traces):
+            return self.run_([MEMTRACE, "check", "--max-device", limit, *options, of], status=status)
+
+        for of, options in (self.traces, ()), (self.traces, ("--run", first)), (records, ()):
+            done = check("--bytes", *options, status=1, of=of)
+            self.assertEqual(done.stdout, "OVER  max-device         %d bytes, at most %s bytes  rank 0, attempt :0  simulated\n" % (context + 256 * MiB, limit))
+            rule, = json.loads(check("--json", *options, status=1, of=of).stdout)["rules"]
+            self.assertEqual((rule["bytes"], rule["rank"], rule["restart_count"]), (context + 256 * MiB, 0, 0))
+            self.assertEqual(done.stderr.count("this is run %s; also here: %s:0 (1 " % (first, older)), 0 if options else 1, done.stderr)
+        for run in ":1", first + ":1", older:
+            self.assertNotIn("attempt", check("--run", run).stdout)
+        # A baseline is the highest of its attempts.
+        job, self.traces = self.traces, os.path.join(self.dir, "now")
+        self.record(200 * MiB)
+        self.assertIn("ok    baseline-device", self.run_([MEMTRACE, "check", "--baseline", job, self.traces]).stdout)
+
     def test_usage(self):
         self.record(64 * MiB)
         for arguments, said in (((), "needs a trace"), ((self.traces, self.traces), "one directory"), ((self.traces, "--run", ":0"), "leave --run"),

@@ -183,6 +183,7 @@ class HtmlDrawn(PageCase):
             shown = {name: bar for name, bar in bars.items() if name.startswith(kind + ".")}
             self.check_bars(shown, {name: changes[name] for name in shown})
         self.assertGreater(sum(bar > 0 for bar in bars.values()), 3)
+        self.assertTrue(page.run('document.getElementById("headline").textContent').endswith("; B ran out of memory"))
         self.assertEqual(page.errors, [])
 
     def test_patterns(self):

@@ -22,7 +22,7 @@ struct run {
 static struct run runs[4];
 static struct diff diff;
 static struct err why;
-static char host[] = "h", id[] = "run", trace[] = "t.mtr";
+static char host[] = "h", id[] = "run", trace[] = "t.mtr", none[] = "";
 
 static int setup(void **state)
 {
@@ -65,7 +65,15 @@ static void add_stack(struct run *r, const char *stack, bytes n)
 {
 	r->rows[r->rank.stacks.count++] = (struct stack_row){ .stack = (char *)(uintptr_t)stack,
 							      .label = (char *)(uintptr_t)stack,
+							      .inner = none,
 							      .bytes = n };
+}
+
+/* A block of a backward pass: all of them have one stack. */
+static void add_backward(struct run *r, const char *of, bytes n)
+{
+	add_stack(r, "(no Python stack, thread pt_autograd_0)", n);
+	r->rows[r->rank.stacks.count - 1].backward_of = (char *)(uintptr_t)of;
 }
 
 static const struct diff_item *find(enum diff_kind kind, const char *name)
@@ -132,6 +140,69 @@ static void a_stack_is_one_item(void **state)
 	assert_int_equal(diff_make(&diff, NO_RANK, &why), 0);
 	assert_int_equal(find(DIFF_STACK, "f a.py:10")->side[SIDE_A].median, 111);
 	assert_int_equal(find(DIFF_STACK, "f a.py:10")->side[SIDE_B].median, 0);
+}
+
+static void assert_line(const char *text, const char *line)
+{
+	if (!strstr(text, line))
+		fail_msg("\"%s\" is not in:\n%s", line, text);
+}
+
+/* Blocks of the backward pass belong to lines of the forward pass, which may move; two stacks of
+ * one line have different innermost frames. */
+static void stacks_have_the_words_of_the_report(void **state)
+{
+	struct style style = { .width = 100, .top = 10 };
+	char label[] = "main  a.py:25", inner[2][17] = { "init adam.py:179", "init adam.py:183" };
+	struct buf out = { 0 };
+
+	(void)state;
+	add_backward(&runs[0], "loss  a.py:42", 300 << 20);
+	add_backward(&runs[0], "forward  a.py:12", 200 << 20);
+	add_backward(&runs[1], "loss  a.py:43", 100 << 20);
+	add_stack(&runs[1], "main a.py:25;init adam.py:179", 50 << 20);
+	add_stack(&runs[1], "main a.py:25;init adam.py:183", 60 << 20);
+	for (int k = 1; k < 3; k++) {
+		runs[1].rows[k].label = label;
+		runs[1].rows[k].inner = inner[k - 1];
+	}
+	take(SIDE_A, &runs[0]);
+	take(SIDE_B, &runs[1]);
+	assert_int_equal(diff_make(&diff, NO_RANK, &why), 0);
+	diff_text(&diff, NULL, NULL, &style, &out);
+	assert_line(out.text,
+		    "300.0 MiB  100.0 MiB  -200.0 MiB   -67 %  backward of loss  a.py:43\n");
+	assert_line(out.text, "-200.0 MiB  -100 %  backward of forward  a.py:12\n");
+	assert_line(out.text, "main  a.py:25 (in init adam.py:179)\n");
+	assert_line(out.text, "main  a.py:25 (in init adam.py:183)\n");
+	assert_null(strstr(out.text, "no Python stack"));
+	buf_release(&out);
+}
+
+static void a_file_that_does_not_tell_the_end_is_no_death(void **state)
+{
+	struct oom oom = { .requested = 1 << 20,
+			   .when = { .step = 3, .phase = "forward" },
+			   .survived = SURVIVED_UNKNOWN };
+	size_t count;
+
+	(void)state;
+	runs[1].rank.ooms = runs[2].rank.ooms = runs[3].rank.ooms = &oom;
+	runs[1].rank.oom_count = runs[2].rank.oom_count = runs[3].rank.oom_count = 1;
+	runs[2].rank.end = END_OOM;
+	take(SIDE_A, &runs[0]);
+	take(SIDE_A, &runs[1]);
+	take(SIDE_A, &runs[2]);
+	take(SIDE_B, &runs[3]);
+	assert_int_equal(diff_make(&diff, NO_RANK, &why), 0);
+	assert_ptr_equal(diff_side_failed(&diff.side[SIDE_A], &count), &runs[1].rank);
+	assert_int_equal(count, 2);
+	assert_non_null(rank_why_unknown_death(&runs[1].rank));
+	assert_null(rank_why_unknown_death(&runs[2].rank));
+	assert_ptr_equal(diff_side_failed(&diff.side[SIDE_B], NULL), &runs[3].rank);
+	oom.survived = SURVIVED_YES;
+	assert_null(diff_side_failed(&diff.side[SIDE_B], NULL));
+	assert_ptr_equal(diff_side_failed(&diff.side[SIDE_A], &count), &runs[2].rank);
 }
 
 static void assert_config(const char *name, const char *a, const char *b)
@@ -233,6 +304,8 @@ int main(void)
 		T(a_change_is_beyond_the_spread),
 		T(stacks_are_the_same_where_lines_moved),
 		T(a_stack_is_one_item),
+		T(stacks_have_the_words_of_the_report),
+		T(a_file_that_does_not_tell_the_end_is_no_death),
 		T(what_was_declared_is_compared),
 		T(no_text_reaches_the_terminal_as_it_is),
 		T(limits_are_sizes_or_percentages),

@@ -110,19 +110,26 @@ static void write_run(struct fixture *f, const char *name, const char *run, int 
 	save(f, name);
 }
 
-static void assert_gathered(struct fixture *f, const char *run, size_t count, const char *notes)
+static void assert_gathered_of(struct fixture *f, const char *run, int every_attempt, size_t count,
+			       const char *notes)
 {
 	char *arguments[] = { f->directory };
 	struct buf said = { 0 };
 	struct trace_files g;
 	struct err e = { 0 };
 
-	assert_int_equal(trace_files_find(&g, arguments, 1, run, &said, &e), count ? 0 : -1);
+	assert_int_equal(trace_files_find(&g, arguments, 1, run, every_attempt, &said, &e),
+			 count ? 0 : -1);
 	assert_int_equal(g.count, count);
 	if (notes && !strstr(said.text ? said.text : "", notes))
 		fail_msg("\"%s\" is not in \"%s\"", notes, said.text);
 	trace_files_release(&g);
 	buf_release(&said);
+}
+
+static void assert_gathered(struct fixture *f, const char *run, size_t count, const char *notes)
+{
+	assert_gathered_of(f, run, 0, count, notes);
 }
 
 static void of_a_directory_the_latest_run_is_taken(void **state)
@@ -152,6 +159,11 @@ static void of_a_directory_the_latest_run_is_taken(void **state)
 	assert_gathered(f, "new:0", 2, NULL);
 	assert_gathered(f, "new", 1, NULL);
 	assert_gathered(f, "newer", 0, NULL);
+	assert_gathered_of(f, NULL, 1, 3, "this is run new; also here: old:0 (1 trace); --run");
+	assert_gathered_of(f, "new", 1, 3, NULL);
+	assert_gathered_of(f, "new:0", 1, 2, NULL);
+	assert_gathered_of(f, ":1", 1, 1, NULL);
+	assert_gathered_of(f, "old", 1, 1, NULL);
 }
 
 int main(void)

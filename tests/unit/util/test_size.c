@@ -71,6 +71,34 @@ static void assert_shown(bytes n, int raw, const char *expected)
 	buf_release(&b);
 }
 
+static void assert_digits(const char *size, const char *limit, const char *expected)
+{
+	bytes n = parsed(size), most = parsed(limit);
+	struct buf b = { 0 };
+
+	size_add_digits(&b, n, size_digits(n, most, 0));
+	buf_puts(&b, ", at most ");
+	size_add_digits(&b, most, size_digits(n, most, 0));
+	assert_string_equal(b.text, expected);
+	buf_release(&b);
+}
+
+/* 1 GiB = 1073741824 bytes. */
+static void a_size_and_its_limit_look_different(void **state)
+{
+	(void)state;
+	assert_digits("3GiB", "76GiB", "3.0 GiB, at most 76.0 GiB");
+	assert_digits("1.3046875GiB", "1.25GiB", "1.30 GiB, at most 1.25 GiB");
+	assert_digits("1.2421875GiB", "1.25GiB", "1.24 GiB, at most 1.25 GiB");
+	assert_digits("1.2497GiB", "1.25GiB", "1.2497 GiB, at most 1.2500 GiB");
+	assert_digits("1.25GiB", "1.25GiB", "1.25 GiB, at most 1.25 GiB");
+	assert_digits("1073741824", "1073741825", "1073741824 bytes, at most 1073741825 bytes");
+	assert_digits("1073741825", "1073741825", "1.0 GiB, at most 1.0 GiB");
+	assert_digits("512", "0", "512 B, at most 0 B");
+	assert_digits("1023MiB", "1GiB", "1023.0 MiB, at most 1.0 GiB");
+	assert_int_equal(size_digits(1, 2, 1), 0);
+}
+
 static void sizes_are_shown(void **state)
 {
 	(void)state;
@@ -106,6 +134,7 @@ int main(void)
 		cmocka_unit_test(sizes_are_read),
 		cmocka_unit_test(what_is_no_size_is_refused),
 		cmocka_unit_test(the_message_quotes_what_was_wrong),
+		cmocka_unit_test(a_size_and_its_limit_look_different),
 		cmocka_unit_test(sizes_are_shown),
 		cmocka_unit_test(text_is_made_safe),
 	};
