@@ -144,6 +144,16 @@ class Run(unittest.TestCase):
         for key in ("total_bytes", "steady_bytes"):
             self.assertLess(abs(run[key] / formula[key] - 1), 0.005, key)
 
+    def test_a_version_of_another_build(self):
+        """The declared version may have the build's name, as PyTorch's own has it, or none."""
+        own = subprocess.run([python(), "-c", "import torch; print(torch.__version__)"], text=True, capture_output=True, check=True).stdout.strip()
+        self.assertIn("+", own)
+        for version in own, own.split("+")[0]:
+            answer = self.ask(ERNIE, "--json", "--set", "precision=fp32", "--set", "torch_version=" + version)
+            self.assertEqual(answer["how"], "run")
+        message = self.ask(ERNIE, "--set", "precision=fp32", "--set", "torch_version=%s+other" % own.split("+")[0], status=2)
+        self.assertIn("this Python has " + own, message)
+
     def test_the_shell_s_settings_are_no_part_of_the_model(self):
         """A recorder that is off, a budget, a small card, an allocator's setting: none changes a result that is kept for the next shell."""
         options = ("--json", "--how", "run", "--set", "precision=fp32")

@@ -35,7 +35,8 @@ def check_versions(job):
     for module in (torch, transformers):
         key = module.__name__ + "_version"
         declared = str(job.get(key, ""))
-        if declared and not (module.__version__ + ".").replace("+", ".").startswith(declared + "."):
+        here, wanted = ((version + ".").replace("+", ".") for version in (module.__version__, declared))
+        if declared and not here.startswith(wanted):
             raise Refused("%s=%s: this Python has %s; --python names another one" % (key, declared, module.__version__))
 
 
