@@ -11,6 +11,8 @@
 #include "match/alternatives.h"
 #include "match/match.h"
 #include "systems/memtrace.h"
+#include "util/buf.h"
+#include "util/size.h"
 
 #define ROUNDS 4    /* over all keys, because one key may depend on another */
 #define HINT 16     /* 1/HINT of a peak's error counts: the errors of two wrong values may cancel */
@@ -112,11 +114,32 @@ static void try_values(struct search_result *o, const struct config *c, size_t r
 	}
 }
 
+/* How much worse the next value would be. Without one, the values that the estimate refuses. */
+static void add_evidence(struct buf *out, size_t row, const struct search_result *o)
+{
+	const char *at = alternatives[row].search, *before = "";
+	char value[ALTERNATIVE_LENGTH];
+
+	if (o->next_gap >= 0) {
+		buf_addf(out, "%s would be ", strcmp(o->next, "~") ? o->next : "none");
+		size_add(out, o->next_gap - o->gap, 0);
+		buf_puts(out, " further off");
+		return;
+	}
+	buf_puts(out, "the job cannot be estimated with ");
+	while (alternatives_next(&at, value))
+		if (strcmp(value, o->best) != 0) {
+			buf_addf(out, "%s%s", before, strcmp(value, "~") ? value : "none");
+			before = " or ";
+		}
+}
+
 /* Lists the result of a search, with how much worse the next value would be. */
 static void add_result(struct inferred_config *i, struct config *c, size_t row,
 		       const struct search_result *o, const struct observed_rank *w, size_t count)
 {
 	enum config_field f = alternatives[row].field;
+	struct buf evidence = { 0 };
 	double worse = o->next_gap < 0 ? 1
 				       : (double)(o->next_gap - o->gap) /
 						 (double)(infer_observed(w, count) + 1);
@@ -130,11 +153,12 @@ static void add_result(struct inferred_config *i, struct config *c, size_t row,
 				      strcmp(o->best, "~") ? o->best : "no value");
 		return;
 	}
-	if (strcmp(o->best, "~"))
-		inferred_add(i, c, f, worse < CLEARLY ? INFERRED_GUESS : INFERRED_LIKELY, o->best,
-			     "%s would be %lld bytes further off",
-			     strcmp(o->next, "~") ? o->next : "none",
-			     (long long)(o->next_gap - o->gap));
+	if (!strcmp(o->best, "~"))
+		return;
+	add_evidence(&evidence, row, o);
+	inferred_add(i, c, f, worse < CLEARLY ? INFERRED_GUESS : INFERRED_LIKELY, o->best, "%s",
+		     evidence.text);
+	buf_release(&evidence);
 }
 
 /* fp16 and bf16 have the same sizes, but fp16 needs a scaler of the loss. Its few small blocks are
@@ -146,6 +170,7 @@ static void search_scaler(struct inferred_config *i, struct config *c,
 	struct err e = { 0 };
 	struct config other;
 	bytes off = 0, off_scaled = 0, gap = gap_and_error(c, w, count, &off), scaled;
+	struct buf more = { 0 };
 	char *value;
 
 	if (!told || strncmp(told->value, "bf16", 4))
@@ -161,11 +186,12 @@ static void search_scaler(struct inferred_config *i, struct config *c,
 		free(told->value);
 		told->value = xstrdup(value);
 		told->confidence = INFERRED_LIKELY;
+		size_add(&more, gap - scaled, 0);
 		inferred_add(i, c, CONFIG_grad_scaler, INFERRED_LIKELY, "true",
-			     "without it %lld bytes more would be missing or unexplained",
-			     (long long)(gap - scaled));
+			     "without it %s more would be missing or unexplained", more.text);
 	}
 	config_release(&other);
+	buf_release(&more);
 	free(value);
 }
 

@@ -140,7 +140,7 @@ def compare(found, job):
     for key, value in job.items():
         if key in NOT_THE_JOBS or key in known or (key == "optimizer_implementation" and (job["framework"] == "megatron-core" or job["optimizer"] == "sgd")):
             continue
-        if key not in inferred or inferred[key]["evidence"].endswith("would be 0 bytes further off"):
+        if key not in inferred or inferred[key]["evidence"].endswith("would be 0 B further off"):
             yield key, None, value, None
         else:
             yield key, same(key, inferred[key]["value"], value), value, inferred[key]

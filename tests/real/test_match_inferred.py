@@ -32,6 +32,14 @@ class Inferred(Case):
                           "untie_embeddings_and_output_weights", "grad_scaler"}, set())
         rank, = found["ranks"]
         self.assertLess(abs(rank["error"]), 0.005)
+        self.assertEqual([row for row in found["inferred"] if " be -" in row["evidence"]], [])  # what is chosen leaves less than what is not
+
+    def test_an_evidence_names_a_value(self):
+        """No dropout of Llama's layers is estimated, so that there is no gap to compare with."""
+        found = match(record(self.dir, "llama", FIRST["llama_groups"]))
+        evidence = {row["key"]: row["evidence"] for row in found["inferred"]}
+        self.assertEqual(evidence["hidden_dropout"], "the job cannot be estimated with 0.1")
+        self.assertRegex(evidence["zero_grad_set_to_none"], r"^false would be \d+\.\d [KMG]iB further off$")
 
 
 add_tests(Inferred, FIRST, MORE)
