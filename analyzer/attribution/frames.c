@@ -1,3 +1,4 @@
+#define _GNU_SOURCE /* memmem() */
 #include "attribution/frames.h"
 
 #include "attribution/activity.h"
@@ -306,4 +307,51 @@ void frames_attribute(struct tables *t)
 	add_activities(t->stack_info, t->stack_count);
 	free(r.files);
 	free(frames);
+}
+
+struct model_folder {
+	UT_hash_handle hh;
+	struct str name;
+	size_t frames;
+};
+
+/* The name after `before` in a path, up to the next "/"; empty: there is none. */
+static struct str folder_after(struct str path, const char *before, size_t length)
+{
+	const char *at = memmem(path.at, path.length, before, length), *end;
+
+	if (!at)
+		return (struct str){ "", 0 };
+	at += length;
+	end = memchr(at, '/', (size_t)(path.at + path.length - at));
+	return (struct str){ at, end ? (size_t)(end - at) : 0 };
+}
+
+struct str signature_folder(const struct tables *t, const struct signature *s)
+{
+	struct model_folder *all = NULL, *one;
+	struct str best = { "", 0 };
+	size_t most = 0;
+
+	for (size_t i = 1; i < t->frame_count; i++) {
+		/* the pattern is "*BEFORE*" */
+		struct str name = folder_after(tables_string(t, t->frames[i].file), s->file + 1,
+					       strlen(s->file) - 2);
+
+		if (!name.length)
+			continue;
+		HASH_FIND(hh, all, name.at, name.length, one);
+		if (!one) {
+			one = xcalloc(1, sizeof(*one));
+			one->name = name;
+			HASH_ADD_KEYPTR(hh, all, one->name.at, name.length, one);
+		}
+		one->frames++;
+		if (one->frames > most) {
+			most = one->frames;
+			best = one->name;
+		}
+	}
+	HASH_RELEASE(all);
+	return best;
 }

@@ -109,6 +109,10 @@ static inline int hint_is_cache(enum block_hint hint)
 	return hint == HINT_KV_CACHE || hint == HINT_STATIC_CACHE;
 }
 
+/* The value "*" of a SIGNATURE row: the folder that most frames of the trace have at the last * of
+ * the row's pattern; empty: no frame matches it. It points into the tables. */
+struct str signature_folder(const struct tables *t, const struct signature *s);
+
 /* Matches the frames of a trace: writes stack_info, frame_kinds and signatures of the tables. */
 void frames_attribute(struct tables *t);
 

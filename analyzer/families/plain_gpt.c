@@ -38,6 +38,21 @@ static tensor eager(struct machine *m, struct plain *g, const tensor *in, tensor
 	return out;
 }
 
+/* DynamicLayer.update(): torch.cat() copies keys and values out of the fused projection. Layers
+ * that are run again have no cache. */
+static void cached(struct machine *m, struct plain_layer *l, tensor *part)
+{
+	const struct hparams *s = l->model->s;
+
+	if (!s->use_cache || s->recompute == RECOMPUTE_FULL)
+		return;
+	m->current_term = TERM_ATTN_QKV;
+	for (int i = 0; i < 2; i++) {
+		tensor_assign(m, &part[i + 1], contiguous(m, part[i + 1]));
+		tensor_assign(m, &l->cache[i], tensor_ref(part[i + 1]));
+	}
+}
+
 /* GPT2Attention.forward */
 static tensor attention(struct machine *m, struct plain_layer *l, tensor x, tensor *weights)
 {
@@ -52,6 +67,7 @@ static tensor attention(struct machine *m, struct plain_layer *l, tensor x, tens
 	qkv = conv1d(m, x, l->qkv.weight, l->qkv.bias);
 	split(m, qkv, part, sizes, 3);
 	tensor_unref(m, &qkv);
+	cached(m, l, part);
 	m->current_term = TERM_ATTN_CONTEXT;
 	if (s->attention == EAGER) {
 		/* the heads of keys and values are made before those of queries */
@@ -113,7 +129,7 @@ static tensor embedded(struct machine *m, struct plain *g, tensor *tokens, tenso
 static tensor forward(struct machine *m, void *model, tensor *logits)
 {
 	struct plain *g = model;
-	tensor tokens, positions, x;
+	tensor tokens, positions, x, loss;
 
 	x = embedded(m, g, &tokens, &positions);
 	x = plain_layers(m, g, block, x);
@@ -125,7 +141,11 @@ static tensor forward(struct machine *m, void *model, tensor *logits)
 	tensor_unref(m, &positions);
 	if (g->s->recompute != RECOMPUTE_FULL)
 		tensor_unref(m, &g->mask);
-	return plain_output(m, g, x, logits);
+	loss = plain_output(m, g, x, logits);
+	for (int64_t i = 0; i < g->s->layers; i++)
+		for (int k = 0; k < 2; k++)
+			tensor_unref(m, &g->layers[i].cache[k]);
+	return loss;
 }
 
 /* Conv1D's weight has a row for each input. */

@@ -19,6 +19,7 @@ struct plain_layer {
 	struct pair norm[3], qkv, out, gate, up, down;
 	struct pair parts[3];  /* queries, keys and values that have a projection each */
 	struct pair cross[4];  /* attention to an encoder: queries, keys, values, output */
+	tensor cache[2];       /* keys and values, until the end of the forward pass */
 	struct param *buckets; /* of relative positions, in the first layer of a stack */
 };
 

@@ -6,11 +6,22 @@
 #include "attribution/attribution.h"
 #include "trace/trace.h"
 #include "trace/visit.h"
+#include "util/hash.h"
 
 #define MAX_PARAMETERS 200000 /* parameters of one rank at most; later ones are ignored */
 
+/* A block of SOURCE_APPLY and its place in the sequence. A model that is moved and then converted
+ * is there twice: the blocks that the second call replaces are freed. */
+struct applied {
+	UT_hash_handle hh;
+	uint64_t address;
+	size_t at;
+};
+
 struct profiling {
 	struct alloc_profile *c;
+	struct applied *applied; /* by address */
+	struct size_counts evaluated;
 	const struct tables *tables;
 	uint32_t apply_line;  /* line of Module._apply that moves parameters; buffers have a later
 				 one */
@@ -20,14 +31,48 @@ struct profiling {
 	int forward_seen;
 };
 
-static void add_parameter(struct alloc_profile *c, enum parameter_source m, bytes size)
+static void add_parameter(struct profiling *w, enum parameter_source m, const struct mt_record *r)
 {
-	struct parameter_sizes *to = &c->parameters[m];
+	struct parameter_sizes *to = &w->c->parameters[m];
+	struct applied *one;
 
 	if (to->count >= MAX_PARAMETERS)
 		return;
+	if (m == SOURCE_APPLY) {
+		HASH_FIND(hh, w->applied, &r->address, sizeof(r->address), one);
+		if (!one) {
+			one = xcalloc(1, sizeof(*one));
+			one->address = r->address;
+			HASH_ADD(hh, w->applied, address, sizeof(one->address), one);
+		}
+		one->at = to->count;
+	}
 	to->sizes = grow(to->sizes, to->count, &to->room, sizeof(*to->sizes));
-	to->sizes[to->count++] = size;
+	to->sizes[to->count++] = r->bytes;
+}
+
+/* A block is freed before the first forward pass. */
+static void drop_applied(struct profiling *w, uint64_t address)
+{
+	struct applied *one;
+
+	HASH_FIND(hh, w->applied, &address, sizeof(address), one);
+	if (!one)
+		return;
+	w->c->parameters[SOURCE_APPLY].sizes[one->at] = 0;
+	HASH_DEL(w->applied, one);
+	free(one);
+}
+
+/* Leaves the blocks of SOURCE_APPLY that were not freed. */
+static void keep_applied(struct parameter_sizes *m)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < m->count; i++)
+		if (m->sizes[i])
+			m->sizes[kept++] = m->sizes[i];
+	m->count = kept;
 }
 
 /* SOURCES: it makes no parameter. */
@@ -85,7 +130,7 @@ static void record_pending(struct profiling *w)
 	if (w->forward_seen || r->bytes <= 0)
 		return;
 	if (!(flags & STACK_FRAMES)) {
-		add_parameter(w->c, w->last, r->bytes);
+		add_parameter(w, w->last, r);
 		size_counts_add(&w->c->small, r->bytes);
 		return;
 	}
@@ -95,7 +140,7 @@ static void record_pending(struct profiling *w)
 	if (m == SOURCES)
 		return;
 	w->last = m;
-	add_parameter(w->c, m, r->bytes);
+	add_parameter(w, m, r);
 }
 
 static int is_bucket(const struct tables *t, uint32_t stack)
@@ -105,20 +150,35 @@ static int is_bucket(const struct tables *t, uint32_t stack)
 	return p->frame_count && frame_is(t, p->frames[0], FRAME_ZERO_BUCKET);
 }
 
+static int is_called(const struct tables *t, uint32_t stack)
+{
+	uint32_t flags = tables_stack_flags(t, stack);
+
+	return (flags & STACK_MODULE) &&
+	       !(flags & (STACK_INIT | STACK_NO_GRAD | STACK_OPTIMIZER)) &&
+	       stack_hint(flags) == HINT_NOTHING;
+}
+
+/* Evaluations may have other sizes than training. */
+static int is_evaluated(const struct tables *t, uint32_t stack)
+{
+	return (tables_stack_info(t, stack)->tags & TAGGED(EVALUATE)) != 0;
+}
+
 static void record_one(struct profiling *w, const struct mt_record *r)
 {
-	uint32_t flags = tables_stack_flags(w->tables, r->stack);
-
 	if (r->kind == MT_TENSOR_FREE && r->address == w->pending.address)
 		w->pending.kind = 0;
 	record_pending(w);
 	w->pending.kind = 0;
+	if (r->kind == MT_TENSOR_FREE && !w->forward_seen)
+		drop_applied(w, r->address);
 	if (r->kind != MT_TENSOR_ALLOC)
 		return;
-	if ((flags & STACK_MODULE) && !(flags & (STACK_INIT | STACK_NO_GRAD | STACK_OPTIMIZER)) &&
-	    stack_hint(flags) == HINT_NOTHING) {
+	if (is_called(w->tables, r->stack)) {
 		w->forward_seen = 1;
-		size_counts_add(&w->c->forward, r->bytes);
+		size_counts_add(is_evaluated(w->tables, r->stack) ? &w->evaluated : &w->c->forward,
+				r->bytes);
 	}
 	if (is_bucket(w->tables, r->stack))
 		record_bucket(w->c, r);
@@ -166,6 +226,16 @@ static uint32_t first_apply_line(const struct tables *t)
 	return least;
 }
 
+static char *model_type_of(const struct tables *t)
+{
+	struct str folder = { "", 0 };
+
+	for (size_t m = 0; m < signature_count; m++)
+		if (!strcmp(signatures[m].key, "model_type"))
+			folder = signature_folder(t, &signatures[m]);
+	return xasprintf("%.*s", (int)folder.length, folder.at);
+}
+
 void alloc_profile_take(struct alloc_profile *c, const struct trace *t)
 {
 	struct profiling w = { .c = c,
@@ -179,12 +249,23 @@ void alloc_profile_take(struct alloc_profile *c, const struct trace *t)
 		.records = record_all,
 	};
 
-	*c = (struct alloc_profile){ .signatures = t->tables.signatures };
+	*c = (struct alloc_profile){ .signatures = t->tables.signatures,
+				     .model_type = model_type_of(&t->tables) };
 	/* a file that ends early has what it has: the replay says so */
 	trace_visit(t, &visitor);
 	record_pending(&w);
+	keep_applied(&c->parameters[SOURCE_APPLY]);
+	HASH_RELEASE(w.applied);
 	size_counts_sort(&c->small);
 	size_counts_sort(&c->forward);
+	size_counts_sort(&w.evaluated);
+	/* a job whose loop is in a function of such a name */
+	if (!c->forward.count) {
+		size_counts_release(&c->forward);
+		c->forward = w.evaluated;
+	} else {
+		size_counts_release(&w.evaluated);
+	}
 }
 
 void alloc_profile_release(struct alloc_profile *c)
@@ -193,5 +274,6 @@ void alloc_profile_release(struct alloc_profile *c)
 		free(c->parameters[m].sizes);
 	size_counts_release(&c->small);
 	size_counts_release(&c->forward);
+	free(c->model_type);
 	*c = (struct alloc_profile){ .signatures = 0 };
 }

@@ -30,6 +30,7 @@ struct alloc_profile {
 	unsigned bucket_stacks;     /* stacks that allocate them: 0, 1, or 2 for more */
 	uint32_t bucket_stack;
 	uint64_t signatures; /* bits: signatures[] that a frame matches */
+	char *model_type;    /* signature_folder() of the model_type; owned */
 };
 
 struct trace;

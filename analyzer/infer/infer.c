@@ -8,6 +8,7 @@
 #include "infer/infer_search.h"
 #include "infer/infer_tokens.h"
 #include "infer/infer_values.h"
+#include "config/parameter_count.h"
 #include "match/match.h"
 #include "systems/memtrace.h"
 #include "readers/derive.h"
@@ -49,8 +50,11 @@ static bytes candidate_gap(const struct config *known, const struct infer_input 
 	inferred_add(&i, &c, CONFIG_attention, INFERRED_GUESS, attention, "tried");
 	if (has_signature(j, "framework", "deepspeed"))
 		inferred_add(&i, &c, CONFIG_zero_stage, INFERRED_GUESS, "2", "tried");
+	infer_type_defaults(&i, &c, 1);
 	if (!config_derive(&c, &e))
 		gap = infer_gap(&c, j->ends, j->end_count, enough);
+	if (gap < 0 && !*j->progress->refusal.text)
+		infer_refusal(&c, j->ends, &j->progress->refusal);
 	config_release(&c);
 	inferred_release(&i);
 	return gap;
@@ -140,7 +144,7 @@ static void try_lengths(struct splits *s, struct candidate t, const struct confi
 
 /* Tries lengths (divisors of the tokens) and numbers of heads (usual widths of a head). A model
  * that learns positions is assumed to train with the longest length, unless another one is notably
- * better. */
+ * better. transformers' models have positions for more than they train with. */
 static void try_splits(struct candidate *best, struct candidate t, const struct config *known,
 		       const struct infer_input *j)
 {
@@ -154,6 +158,7 @@ static void try_splits(struct candidate *best, struct candidate t, const struct 
 		try_lengths(&s, t, known, j);
 	}
 	if (t.r.positions_most && s.longest.gap >= 0 &&
+	    !has_signature(j, "framework", "transformers") &&
 	    s.longest.gap - s.best.gap <= t.notable + s.best.gap / NOISE)
 		s.best = s.longest;
 	if (s.best.gap >= 0 && (best->gap < 0 || s.best.gap < best->gap)) {
@@ -229,9 +234,11 @@ static void choose_of(struct candidate *best, const struct layers *l, const stru
 	};
 	size_t count = layers_interpret(l, j->profile, &job, hypotheses);
 
+	j->progress->readings += count;
 	for (size_t i = 0; i < count; i++) {
 		size_t n = tokens_find(j->profile, &hypotheses[i], tokens);
 
+		j->progress->token_counts += n;
 		for (size_t k = 0; k < n; k++) {
 			struct candidate t = { .layers = *l,
 					       .r = hypotheses[i],
@@ -311,32 +318,84 @@ static size_t ends_of_stages(const struct config *c, const struct observed_rank 
 	return kept;
 }
 
+#define GIVE \
+	"Give the model with --config FILE (its config.json), and with --set KEY=VALUE micro_batch_size, seq_length and precision"
+
+/* What cannot be inferred by its code; no layers are looked for. */
+static int check_code(const struct infer_input *j, struct err *e)
+{
+	const char *type = j->profile->model_type;
+
+	if (has_signature(j, "lora_rank", ""))
+		return err_set(e,
+			       "cannot infer the configuration: the model has adapters (frames of "
+			       "peft/tuners), and decoders without them are inferred. " GIVE
+			       ", lora_rank and lora_target_modules");
+	if (type && (config_is_encoder(type) || config_is_t5(type)))
+		return err_set(e,
+			       "cannot infer the configuration: the model is a %s (frames of "
+			       "transformers/models), and decoders are inferred. " GIVE,
+			       type);
+	return 0;
+}
+
+/* Says what was looked for and not found. */
+static int fail(const struct infer_input *j, struct err *e)
+{
+	const struct infer_progress *p = j->progress;
+	size_t blocks = 0;
+
+	for (enum parameter_source m = 0; m < SOURCES; m++)
+		blocks += j->profile->parameters[m].count;
+	if (!j->profile->forward.count)
+		return err_set(e,
+			       "cannot infer seq_length: looked for the forward pass of a training "
+			       "step, of which an estimate is, and found none. " GIVE);
+	if (!p->layers)
+		return err_set(e,
+			       "cannot infer num_layers: looked for two or more layers of the same "
+			       "sizes among %zu blocks of parameters. " GIVE,
+			       blocks);
+	if (!p->readings)
+		return err_set(
+			e,
+			"cannot infer hidden_size: %zu layers of %zu blocks repeat; looked in "
+			"them for the matrices of attention (queries, keys, values, output) "
+			"and two or three of a feed-forward network. " GIVE,
+			p->layers, p->period);
+	if (!p->token_counts)
+		return err_set(e,
+			       "cannot infer seq_length: looked in the forward pass for frequent "
+			       "blocks of hidden_size elements for each token. " GIVE);
+	return err_set(e, "cannot estimate the layers that were found: %.250s. " GIVE,
+		       p->refusal.text);
+}
+
 int infer(struct inferred_config *i, struct config *c, const struct observed_rank *w, size_t count,
 	  struct err *e)
 {
+	struct infer_progress progress = { 0 };
 	struct candidate best = { .gap = -1 };
 	struct observed_rank *last;
 	struct infer_input j;
-	size_t found = 0;
 
 	input_init(&j, w, count);
+	j.progress = &progress;
+	if (check_code(&j, e) < 0)
+		return -1;
 	for (enum parameter_source source = 0; source < SOURCES; source++) {
 		struct layers l;
 
 		layers_find(&l, j.profile, source);
 		if (l.count)
 			choose_of(&best, &l, c, &j);
-		found = l.count > found ? l.count : found;
+		if (l.count > progress.layers) {
+			progress.layers = l.count;
+			progress.period = l.period;
+		}
 	}
-	if (!found)
-		return err_set(
-			e,
-			"cannot infer num_layers: no sizes repeat among the parameters' blocks. Give the configuration with --config or --set");
 	if (best.gap < 0)
-		return err_set(
-			e,
-			"cannot infer hidden_size: parameters repeat %zu times, but not like a known decoder layer. Give the configuration with --config or --set",
-			found);
+		return fail(&j, e);
 	choose_again(&best, c, &j);
 	infer_values(i, c, &j, &best);
 	if (config_derive(c, e) < 0)

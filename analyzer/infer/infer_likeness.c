@@ -6,18 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "infer/infer_layers.h"
 #include "match/match.h"
 #include "systems/memtrace.h"
 
 #define COUNTED_STEP 1 /* step 0 also allocates what later steps reuse */
 
-/* The blocks that the estimate's forward pass allocates. */
-struct predicted_sizes {
-	struct size_counts sizes;
-	uint64_t all;
-};
-
-static void read_event(struct predicted_sizes *p, const char *line, bytes least)
+/* Counts a block that the estimate's forward pass allocates. */
+static void read_event(struct size_counts *predicted, const char *line, bytes least)
 {
 	long long size, stream, step;
 	char sign, phase[32];
@@ -30,35 +26,65 @@ static void read_event(struct predicted_sizes *p, const char *line, bytes least)
 	if (step != COUNTED_STEP || size < least ||
 	    (strcmp(phase, "forward") && strcmp(phase, "loss")))
 		return;
-	size_counts_add(&p->sizes, size);
-	p->all++;
+	size_counts_add(predicted, size);
 }
 
-/* The share of blocks that have a block of the same size on the other side. */
-static double overlap(const struct predicted_sizes *p, const struct alloc_profile *c)
+/* Pairs blocks of the two sides, and returns the share that has a partner. A partner has the same
+ * size, or with `tail` an unsplit tail too. What is paired is taken from `left` and `right`, the
+ * shares of each size. */
+static double pair(const struct size_counts *predicted, double *left,
+		   const struct size_counts *observed, double *right, int tail)
 {
-	uint64_t all = 0;
 	double sum = 0;
 	size_t i = 0, k = 0;
 
-	for (size_t n = 0; n < c->forward.count; n++)
-		all += c->forward.list[n].count;
-	while (all && i < p->sizes.count && k < c->forward.count) {
-		const struct size_count *a = &p->sizes.list[i], *b = &c->forward.list[k];
-		double left = (double)a->count / (double)p->all,
-		       right = (double)b->count / (double)all;
+	while (i < predicted->count && k < observed->count) {
+		bytes wanted = predicted->list[i].size, size = observed->list[k].size;
 
-		if (a->size == b->size)
-			sum += left < right ? left : right;
-		i += a->size <= b->size;
-		k += b->size <= a->size;
+		if (tail ? size_fits(size, wanted) : size == wanted) {
+			double both = left[i] < right[k] ? left[i] : right[k];
+			int is_left = left[i] <= right[k];
+
+			sum += both;
+			left[i] -= both;
+			right[k] -= both;
+			i += (size_t)is_left;
+			k += (size_t)!is_left;
+		} else if (size > wanted) {
+			i++;
+		} else {
+			k++;
+		}
 	}
+	return sum;
+}
+
+static double *shares_of(const struct size_counts *sizes)
+{
+	double *shares = xcalloc(sizes->count + 1, sizeof(*shares)), all = 0;
+
+	for (size_t i = 0; i < sizes->count; i++)
+		all += (double)sizes->list[i].count;
+	for (size_t i = 0; i < sizes->count; i++)
+		shares[i] = (double)sizes->list[i].count / all;
+	return shares;
+}
+
+/* The share of blocks that have a partner on the other side. */
+static double overlap(const struct size_counts *predicted, const struct size_counts *observed)
+{
+	double *left = shares_of(predicted), *right = shares_of(observed);
+	double sum = pair(predicted, left, observed, right, 0);
+
+	sum += pair(predicted, left, observed, right, 1);
+	free(left);
+	free(right);
 	return sum;
 }
 
 double infer_likeness(const struct config *c, const struct observed_rank *w)
 {
-	struct predicted_sizes p = { .all = 0 };
+	struct size_counts predicted = { 0 };
 	struct err e = { 0 };
 	char *text = NULL;
 	size_t length;
@@ -71,11 +97,11 @@ double infer_likeness(const struct config *c, const struct observed_rank *w)
 	if (f)
 		fclose(f);
 	for (char *rest = status ? NULL : text, *line; (line = strsep(&rest, "\n")) && *line;)
-		read_event(&p, line,
+		read_event(&predicted, line,
 			   w->profile->forward.count ? w->profile->forward.list[0].size : 0);
-	size_counts_sort(&p.sizes);
-	like = overlap(&p, w->profile);
+	size_counts_sort(&predicted);
+	like = overlap(&predicted, &w->profile->forward);
 	free(text);
-	size_counts_release(&p.sizes);
+	size_counts_release(&predicted);
 	return like;
 }

@@ -18,22 +18,39 @@
 #define HINT 16     /* 1/HINT of a peak's error counts: the errors of two wrong values may cancel */
 #define SCALER 1024 /* least bytes of blocks that show a gradient scaler */
 
+/* A tolerance for nothing: the bytes are asked, not the verdict. */
+static int match_with(struct match *m, const struct config *c, const struct observed_rank *w,
+		      struct err *e)
+{
+	struct tolerances any = { .total = 0 };
+
+	for (size_t i = 0; i < CATEGORIES; i++)
+		any.component[i] = -1;
+	*m = (struct match){ 0 };
+	return match_make(m, w->rank, &memtrace, c, &any, e);
+}
+
+void infer_refusal(const struct config *c, const struct observed_rank *w, struct err *e)
+{
+	struct match m;
+
+	match_with(&m, c, w, e);
+	match_release(&m);
+}
+
 /* `off`: NULL, or the sum of the peaks' errors. */
 static bytes gap_and_error(const struct config *c, const struct observed_rank *w, size_t count,
 			   bytes *off)
 {
-	struct tolerances any = { .total = 0 };
 	bytes sum = 0;
 
-	for (size_t i = 0; i < CATEGORIES; i++)
-		any.component[i] = -1;
 	for (size_t i = 0; i < count; i++) {
-		struct match m = { 0 };
 		struct err e = { 0 };
+		struct match m;
 
 		if (!w[i].rank->peak_allocated)
 			continue;
-		if (match_make(&m, w[i].rank, &memtrace, c, &any, &e) < 0) {
+		if (match_with(&m, c, &w[i], &e) < 0) {
 			match_release(&m);
 			return -1;
 		}
@@ -162,7 +179,7 @@ static void add_result(struct inferred_config *i, struct config *c, size_t row,
 }
 
 /* fp16 and bf16 have the same sizes, but fp16 needs a scaler of the loss. Its few small blocks are
- * visible if everything else is right. */
+ * visible if everything else is right: they close most of the gap. */
 static void search_scaler(struct inferred_config *i, struct config *c,
 			  const struct observed_rank *w, size_t count)
 {
@@ -181,7 +198,7 @@ static void search_scaler(struct inferred_config *i, struct config *c,
 	if (!alternative_set(&other, CONFIG_precision, value, "inferred") &&
 	    !alternative_set(&other, CONFIG_grad_scaler, "true", "inferred") &&
 	    (scaled = gap_and_error(&other, w, count, &off_scaled)) >= 0 &&
-	    gap - scaled >= SCALER && off_scaled < off &&
+	    gap - scaled >= SCALER && scaled <= gap / 2 && off_scaled < off &&
 	    !config_set(c, "precision", value, "inferred", &e)) {
 		free(told->value);
 		told->value = xstrdup(value);

@@ -22,5 +22,7 @@ void infer_search(struct inferred_config *i, struct config *c, const struct obse
  * estimated.
  */
 bytes infer_gap(const struct config *c, const struct observed_rank *w, size_t count, bytes enough);
+/* Writes why a configuration cannot be estimated on a rank. */
+void infer_refusal(const struct config *c, const struct observed_rank *w, struct err *e);
 
 #endif

@@ -8,7 +8,9 @@
 #include <string.h>
 
 #include "infer/infer_tokens.h"
+#include "match/alternatives.h"
 #include "match/match_blocks.h"
+#include "readers/hf.h"
 
 static void add_number(struct inferred_config *i, struct config *c, enum config_field f,
 		       enum inferred_confidence confidence, int64_t value, const char *evidence)
@@ -36,6 +38,14 @@ int has_signature(const struct infer_input *j, const char *key, const char *valu
 	return 0;
 }
 
+/* The name of the model is a folder's. Beside Megatron-core, transformers makes no layers. */
+static const char *value_of(const struct infer_input *j, size_t m, int megatron)
+{
+	if (strcmp(signatures[m].value, "*") != 0)
+		return signatures[m].value;
+	return megatron || !j->profile->model_type ? "" : j->profile->model_type;
+}
+
 /* The first row of a key counts. A row without a value only shows that there are several. */
 static void add_signatures(struct inferred_config *i, struct config *c, const struct infer_input *j)
 {
@@ -43,14 +53,15 @@ static void add_signatures(struct inferred_config *i, struct config *c, const st
 
 	for (size_t m = 0; m < signature_count; m++) {
 		int f = config_find(signatures[m].key);
+		const char *value = value_of(j, m, megatron);
 
 		/* Megatron's optimizer chooses by itself */
 		if (f == CONFIG_optimizer_implementation && megatron)
 			continue;
-		if (j->signatures >> m & 1 && f >= 0 && *signatures[m].value)
-			inferred_add(i, c, (enum config_field)f, INFERRED_EXACT,
-				     signatures[m].value, "frames of %s, %s",
-				     signatures[m].function, signatures[m].file);
+		if (j->signatures >> m & 1 && f >= 0 && *value)
+			inferred_add(i, c, (enum config_field)f, INFERRED_EXACT, value,
+				     "frames of %s, %s", signatures[m].function,
+				     signatures[m].file);
 	}
 }
 
@@ -323,6 +334,19 @@ static void add_batch(struct inferred_config *i, struct config *c, const struct 
 		add_bucket(i, c, j);
 }
 
+void infer_type_defaults(struct inferred_config *i, struct config *c, int searched)
+{
+	if (!config_has(c, CONFIG_model_type))
+		return;
+	for (int f = 0; f < CONFIG_FIELDS; f++) {
+		const char *value = hf_default(c->model_type, (enum config_field)f);
+
+		if (value && (searched || !alternatives_are_searched((enum config_field)f)))
+			inferred_add(i, c, (enum config_field)f, INFERRED_GUESS, value,
+				     "transformers' default for %s", c->model_type);
+	}
+}
+
 void infer_values(struct inferred_config *i, struct config *c, const struct infer_input *j,
 		  const struct candidate *t)
 {
@@ -332,4 +356,5 @@ void infer_values(struct inferred_config *i, struct config *c, const struct infe
 	add_precision(i, c, j, t);
 	add_sizes(i, c, t);
 	add_batch(i, c, j, t);
+	infer_type_defaults(i, c, 0);
 }

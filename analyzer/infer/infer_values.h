@@ -5,6 +5,14 @@
 #include "infer/infer.h"
 #include "infer/infer_layers.h"
 
+/* How far the inference has come: what the message names if it fails. */
+struct infer_progress {
+	size_t layers, period; /* the longest repetition */
+	size_t readings;       /* of repetitions as layers of a decoder */
+	size_t token_counts;   /* of these readings */
+	struct err refusal;    /* of the first candidate that cannot be estimated */
+};
+
 /* All ranks of the job, and the code signatures found in any of them. */
 struct infer_input {
 	const struct observed_rank *w;
@@ -16,6 +24,7 @@ struct infer_input {
 		ends[2]; /* first and last rank: candidates are compared with their peaks */
 	size_t end_count;
 	bytes notable, clear; /* differences of the gap that are notable, and clear */
+	struct infer_progress *progress;
 };
 /* Did code run that matches a SIGNATURE row (frames.def) with this key and value? */
 int has_signature(const struct infer_input *j, const char *key, const char *value);
@@ -33,6 +42,9 @@ struct candidate {
 	bytes seq_next, heads_next;    /* gap of the best candidate with another length, or other
 					  heads; -1: none */
 };
+/* Sets what the model_type of transformers has by default, where `c` has no value. `searched`: also
+ * the fields whose values infer_search() tries. */
+void infer_type_defaults(struct inferred_config *i, struct config *c, int searched);
 /* Sets what the signatures and the candidate say; values that `c` has stay. */
 void infer_values(struct inferred_config *i, struct config *c, const struct infer_input *j,
 		  const struct candidate *t);

@@ -14,6 +14,14 @@ const struct alternatives alternatives[] = {
 };
 const size_t alternatives_count = ARRAY_SIZE(alternatives);
 
+int alternatives_are_searched(enum config_field f)
+{
+	for (size_t i = 0; i < alternatives_count; i++)
+		if (alternatives[i].field == f && *alternatives[i].search)
+			return 1;
+	return 0;
+}
+
 int alternatives_apply(const struct config *c, size_t row)
 {
 	const int when[] = {

@@ -16,6 +16,8 @@ struct alternatives {
 extern const struct alternatives alternatives[];
 extern const size_t alternatives_count;
 
+/* Has a key values of infer_search()? */
+int alternatives_are_searched(enum config_field f);
 /* Is the row to be searched for the job `c`? */
 int alternatives_apply(const struct config *c, size_t row);
 

@@ -149,6 +149,14 @@ int hf_knows_type(const char *type)
 	return config_is_encoder(type) || config_is_t5(type);
 }
 
+const char *hf_default(const char *type, enum config_field f)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(defaults); i++)
+		if (defaults[i].field == f && !strcmp(defaults[i].type, type))
+			return defaults[i].value;
+	return NULL;
+}
+
 static int put_defaults(struct reader *r, const char *type)
 {
 	char *origin = xasprintf("%s: %s's default", r->origin, type);

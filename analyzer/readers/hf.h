@@ -6,6 +6,9 @@
 
 /* Is the architecture one whose sizes and defaults this reader knows? */
 int hf_knows_type(const char *type);
+/* The value of a field that the code of an architecture fixes, or its configuration class has;
+ * NULL: it has none. */
+const char *hf_default(const char *type, enum config_field f);
 int config_read_hf(struct reader *r, const struct doc_node *root, const char *name);
 
 /* moe_layer_freq, if the model has experts. */

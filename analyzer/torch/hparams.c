@@ -168,6 +168,7 @@ static void read_attention(struct hparams *s, struct inputs *in)
 	s->keep_logits =
 		input_flag(in, CONFIG_keep_logits, s->family != LLAMA || !in->c->from_framework);
 	s->precise_outputs = input_flag(in, CONFIG_outputs_in_fp32, 0);
+	s->use_cache = input_flag(in, CONFIG_use_cache, 0);
 	s->mask_buffers = s->defaults->mask_buffers &&
 			  input_flag(in, CONFIG_attention_mask_buffers, s->attention == EAGER);
 }

@@ -130,7 +130,7 @@ struct hparams {
 	int64_t deferred;   /* micro-batches that defer the gradient of the output layer */
 	int64_t group;      /* micro-batches that a model chunk runs in turn */
 	int overlap_warmup; /* overlap_p2p_communication_warmup_flush */
-	int qk_norm, mask_buffers, packed, keep_logits;
+	int qk_norm, mask_buffers, packed, keep_logits, use_cache;
 	int precise_outputs; /* Accelerate's copy of the outputs in fp32 */
 	enum attention attention;
 	double attention_dropout, hidden_dropout;

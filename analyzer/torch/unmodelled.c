@@ -215,6 +215,8 @@ static void check_words(const struct hparams *s, struct inputs *in)
 	}
 	if (GIVEN(c, normalization) && is_word(c->normalization, "L2Norm"))
 		input_reject(in, CONFIG_normalization, "LayerNorm or RMSNorm");
+	if (s->use_cache && !is_word(c->model_type, "gpt2"))
+		input_reject(in, CONFIG_use_cache, "false: modelled for gpt2 alone");
 	if (GIVEN(c, fp4_format))
 		input_reject(in, CONFIG_fp4_format, "none: fp4 is not modelled yet");
 	if (!has_engine(s) && s->offload_optimizer)

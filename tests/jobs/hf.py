@@ -28,6 +28,8 @@ def arguments():
     p.add_argument("--dora", action="store_true", help="with --lora: weights decomposed into magnitude and direction")
     p.add_argument("--four-bit", action="store_true", help="with --lora: the frozen layers in NF4 (bitsandbytes), QLoRA")
     p.add_argument("--compile", action="store_true")
+    p.add_argument("--moved", action="store_true", help="the model is made in fp32 on the CPU, moved, and then converted")
+    p.add_argument("--use-cache", action="store_true", help="the forward pass keeps keys and values, as transformers does by default")
     return p.parse_args()
 
 
@@ -59,10 +61,12 @@ def quantize(model):
 
 def build(o):
     config = config_of(o)
-    config.use_cache = False
+    config.use_cache = o.use_cache
     dtype = torch.bfloat16 if o.dtype == "bf16_pure" else torch.float32
-    with torch.device("cpu" if o.four_bit else "cuda"):
-        model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation=o.attention, dtype=dtype)
+    with torch.device("cpu" if o.four_bit or o.moved else "cuda"):
+        model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation=o.attention, dtype=torch.float32 if o.moved else dtype)
+    if o.moved:
+        model = model.cuda().to(dtype)
     if o.four_bit:
         model = quantize(model)
     if o.recompute != "none":

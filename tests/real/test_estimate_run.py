@@ -154,6 +154,15 @@ class Run(unittest.TestCase):
         message = self.ask(ERNIE, "--set", "precision=fp32", "--set", "torch_version=%s+other" % own.split("+")[0], status=2)
         self.assertIn("this Python has " + own, message)
 
+    def test_a_cache_of_keys_and_values(self):
+        """GPT-2 keeps them out of the projection that makes queries too: two more tensors of b s h elements in each of three layers."""
+        gpt2 = {"model_type": "gpt2", "n_layer": 3, "n_embd": 512, "n_head": 8, "vocab_size": 16000}
+        options = ("--json", *("--set=" + each for each in ("precision=fp32", "micro_batch_size=4", "seq_length=512", "use_cache=true")))
+        run, formula, without = (self.ask(gpt2, *options, *more) for more in (("--how", "run"), ("--how", "formula"), ("--how", "formula", "--set", "use_cache=false")))
+        self.assertLess(abs(formula["total_bytes"] / run["total_bytes"] - 1), 0.001)
+        self.assertEqual(formula["total_bytes"] - without["total_bytes"], 3 * 2 * 4 * 512 * 512 * 4)
+        self.assertIn("modelled for gpt2 alone", self.ask(LLAMA, *options, "--how", "formula", status=2))
+
     def test_the_shell_s_settings_are_no_part_of_the_model(self):
         """A recorder that is off, a budget, a small card, an allocator's setting: none changes a result that is kept for the next shell."""
         options = ("--json", "--how", "run", "--set", "precision=fp32")

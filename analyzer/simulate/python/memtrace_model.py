@@ -69,7 +69,7 @@ def config_of(path, job, sizes=None):
     config = transformers.CONFIG_MAPPING[kind].from_dict(declared)
     for part in parts(config):
         if hasattr(part, "use_cache"):
-            part.use_cache = False
+            part.use_cache = bool(job.get("use_cache", False))
     if getattr(config, "is_encoder_decoder", False):
         for key in ("decoder_start_token_id", "pad_token_id"):
             if getattr(config, key, None) is None:

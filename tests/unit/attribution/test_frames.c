@@ -245,6 +245,53 @@ static void a_block_with_attention_does_not_attend(void **state)
 		assert_true(tables_stack_info(&f->trace.tables, stacks[i])->tags & TAGGED(ATTENDS));
 }
 
+static uint32_t stack_of_file(struct fixture *f, uint32_t module, const char *function,
+			      const char *file)
+{
+	static uint32_t line;
+
+	return write_stack(&f->w, module, write_frame(&f->w, function, file, ++line), 0, 0, 0);
+}
+
+/* The model's name is the folder of its file: of several, that with most frames. */
+static void a_folder_names_the_model(void **state)
+{
+	struct fixture *f = *state;
+	const char *gpt2 = "/x/transformers/models/gpt2/modeling_gpt2.py";
+	uint32_t module = write_module(&f->w, "/x/torch/lib/libc10_cuda.so"), stack;
+	const struct signature named = { "model_type", "*", "*/transformers/models/*", "*" },
+			       other = { "model_type", "*", "*/others/*", "*" };
+	struct str folder;
+
+	stack_of_file(f, module, "_BaseAutoModelClass.from_config",
+		      "/x/transformers/models/auto/auto_factory.py");
+	stack = stack_of_file(f, module, "GPT2Block.forward", gpt2);
+	stack_of_file(f, module, "GPT2Attention.forward", gpt2);
+	stack_of_file(f, module, "main", "/x/transformers/models");
+	fixture_event(f, MT_TENSOR_ALLOC, 1 << 20, MIB, stack);
+	fixture_report(f);
+	folder = signature_folder(&f->trace.tables, &named);
+	assert_int_equal(folder.length, 4);
+	assert_memory_equal(folder.at, "gpt2", 4);
+	assert_int_equal(signature_folder(&f->trace.tables, &other).length, 0);
+}
+
+/* GPT-2's layers are of no class of PyTorch's. */
+static void a_conv1d_makes_parameters(void **state)
+{
+	struct fixture *f = *state;
+	uint32_t module = write_module(&f->w, "/x/torch/lib/libc10_cuda.so");
+	uint32_t made = stack_of_file(f, module, "Conv1D.__init__",
+				      "/x/transformers/pytorch_utils.py"),
+		 run = stack_of_file(f, module, "Conv1D.forward",
+				     "/x/transformers/pytorch_utils.py");
+
+	fixture_event(f, MT_TENSOR_ALLOC, 1 << 20, MIB, made);
+	fixture_report(f);
+	assert_int_equal(stack_hint(tables_stack_flags(&f->trace.tables, made)), HINT_PARAMETERS);
+	assert_int_equal(stack_hint(tables_stack_flags(&f->trace.tables, run)), HINT_NOTHING);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -264,6 +311,10 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_block_with_attention_does_not_attend,
 						fixture_setup, fixture_teardown),
 		cmocka_unit_test_setup_teardown(only_a_dynamic_cache_grows, fixture_setup,
+						fixture_teardown),
+		cmocka_unit_test_setup_teardown(a_folder_names_the_model, fixture_setup,
+						fixture_teardown),
+		cmocka_unit_test_setup_teardown(a_conv1d_makes_parameters, fixture_setup,
 						fixture_teardown),
 	};
 
