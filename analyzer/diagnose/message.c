@@ -25,7 +25,7 @@ static void add_value(struct buf *b, enum metric_unit unit, int64_t value)
 		size_add(b, value, 0);
 	else if (unit == UNIT_FLAG)
 		buf_puts(b, value ? "yes" : "no");
-	else if (unit == UNIT_COUNT && value < 0)
+	else if ((unit == UNIT_COUNT || unit == UNIT_FACTOR) && value < 0)
 		buf_puts(b, "an unknown number of");
 	else
 		buf_addf(b, "%lld", (long long)value);

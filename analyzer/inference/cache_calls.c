@@ -6,7 +6,8 @@
 #include <string.h>
 
 #define DEPTH 4             /* a call frees blocks of itself and of the three calls before */
-#define MAX_EVENTS 2000000  /* of the calls that are repeated: about half a second */
+#define MAX_EVENTS 2000000  /* of the calls that are repeated: about a tenth of a second */
+#define MIN_TURNS 16        /* fewer repeated calls are too coarse */
 #define OF_ALLOC UINT32_MAX /* of struct call_event: it is an allocation */
 #define CACHE_STAYS 3       /* a third of a cache is live at all times, even if it is copied */
 #define NO_BLOCK UINT32_MAX
@@ -145,11 +146,12 @@ static bytes size_later(const struct cache_calls *c, size_t turn, int64_t later)
 	return larger_of(size, SMALLEST_BLOCK);
 }
 
-/* Repeats the last call, `later` calls after it. 0: a block does not fit. `ring`: the blocks of
- * the latest calls. */
-static int repeat(const struct cache_calls *c, struct allocation **ring[DEPTH], int64_t later)
+/* Repeats the last call for the `turn`th time, `later` calls after it. 0: a block does not fit.
+ * `ring`: the blocks of the latest turns. */
+static int repeat(const struct cache_calls *c, struct allocation **ring[DEPTH], int64_t turn,
+		  int64_t later)
 {
-	struct allocation **now = ring[later % DEPTH];
+	struct allocation **now = ring[turn % DEPTH];
 	size_t count = c->last.blocks.count;
 
 	memset(now, 0, count * sizeof(*now));
@@ -166,7 +168,7 @@ static int repeat(const struct cache_calls *c, struct allocation **ring[DEPTH], 
 		}
 		if (e->turn >= count)
 			continue;
-		at = &ring[(later + DEPTH - e->age) % DEPTH][e->turn];
+		at = &ring[(turn + DEPTH - e->age) % DEPTH][e->turn];
 		if (*at)
 			allocator_free(c->allocator, *at);
 		*at = NULL;
@@ -197,23 +199,26 @@ static int64_t fit_by_sum(const struct cache_calls *c)
 	return larger_of(c->plan.room - c->last.most, 0) / (risen / calls);
 }
 
-/* How many calls fit from now on. */
+/* How many calls fit from now on. If they are too many to repeat each of them, a turn is the last
+ * of several calls: the gaps that it meets depend on its sizes much more than on how often they
+ * grew. */
 static int64_t fit(const struct cache_calls *c)
 {
-	int64_t by_sum = fit_by_sum(c), fits = 0;
+	int64_t by_sum = fit_by_sum(c), turns = 0, most, calls;
 	struct allocation **ring[DEPTH];
 
-	if (!c->allocator || by_sum < 0 || !c->last.count ||
-	    by_sum > MAX_EVENTS / (int64_t)c->last.count)
+	if (!c->allocator || by_sum < 0 || !c->last.count || c->last.count > MAX_EVENTS / MIN_TURNS)
 		return by_sum;
+	most = MAX_EVENTS / (int64_t)c->last.count;
+	calls = by_sum / most + 1;
 	for (int i = 0; i < DEPTH; i++)
 		ring[i] = xcalloc(c->last.blocks.count + 1, sizeof(*ring[i]));
 	fill_ring(c, ring);
-	while (fits <= by_sum && repeat(c, ring, fits + 1))
-		fits++;
+	while (turns * calls <= by_sum && repeat(c, ring, turns + 1, (turns + 1) * calls))
+		turns++;
 	for (int i = 0; i < DEPTH; i++)
 		free(ring[i]);
-	return fits;
+	return turns * calls;
 }
 
 /* The growth with each call: the slope of the line that is nearest to all calls, since large blocks

@@ -2,7 +2,8 @@
  * How a cache of keys and values grows, call by call of the model: how much each call adds to it,
  * and how many more calls fit. The blocks of the job go through a model of PyTorch's allocator, and
  * the last call is repeated there with blocks that go on growing, until one does not fit: the
- * copies that torch.cat() makes and the gaps between blocks count.
+ * copies that torch.cat() makes and the gaps between blocks count. If many thousand fit, only one
+ * call of several is repeated, at the size that it has by then.
  */
 #ifndef MEMTRACE_CACHE_CALLS_H
 #define MEMTRACE_CACHE_CALLS_H

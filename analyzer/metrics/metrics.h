@@ -41,7 +41,7 @@ static inline int metrics_own_loop(const struct metrics *m)
 	return m->run_own_stacks >= LOOP_LINES && !m->run_evaluates;
 }
 
-enum metric_unit { UNIT_BYTES, UNIT_COUNT, UNIT_FLAG, UNIT_PERCENT };
+enum metric_unit { UNIT_BYTES, UNIT_COUNT, UNIT_FACTOR, UNIT_FLAG, UNIT_PERCENT };
 
 struct metric_row {
 	const char *name;

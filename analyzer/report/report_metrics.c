@@ -18,14 +18,19 @@ static char *label_of_stack(const struct tables *t, uint32_t stack)
 }
 
 /* A damaged trace may hold any number; within these bounds, the products of rules do not overflow.
- */
-#define MAX_BYTES (INT64_C(1) << 42)
-#define MAX_COUNT (INT64_C(1) << 16)
+ * A count that is in none of them may be as large as a size. */
+#define MAX_AMOUNT (INT64_C(1) << 42)
+#define MAX_FACTOR (INT64_C(1) << 16)
+
+static int64_t bound(enum metric_unit unit)
+{
+	return unit == UNIT_BYTES || unit == UNIT_COUNT ? MAX_AMOUNT : MAX_FACTOR;
+}
 
 void report_clamp_metrics(struct metrics *m)
 {
 	for (size_t i = 0; i < metric_count; i++) {
-		int64_t most = metric_rows[i].unit == UNIT_BYTES ? MAX_BYTES : MAX_COUNT;
+		int64_t most = bound(metric_rows[i].unit);
 		int64_t value = metric_value(m, &metric_rows[i]);
 
 		value = value > most ? most : value < -most ? -most : value;

@@ -33,6 +33,14 @@ class Inference(Case):
         self.assertIn("prefill", text)
         self.assertNotIn("step 1", text)
 
+    def test_many_more_tokens(self):
+        """On a large device as many as it has room for, less what the gaps between the blocks take."""
+        rank = self.ends_well(["loop_dynamic"], "24GiB")
+        by_sum = ((24 << 30) - rank["peak"]["device_bytes"]) // LOOP_TOKEN
+        self.assertGreater(by_sum, 110000)
+        self.assertGreater(rank["inference"]["kv_tokens_left"], 0.9 * by_sum)
+        self.assertLessEqual(rank["inference"]["kv_tokens_left"], 1.01 * by_sum)
+
     def test_cache_of_fixed_size(self):
         said = self.ends_well(["loop_static"], "4GiB")["inference"]
         self.assertEqual(said["stage"], "prefill")
