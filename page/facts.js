@@ -18,12 +18,18 @@ export function showFacts(place, rank, titles) {
       ["device_bytes", "device", rank.peak.device_bytes], ["capacity", "capacity of the device", rank.device_memory_bytes]]),
     table("Categories at the peak of allocated", "peak.by_category", named(rank.peak.by_category, categories)),
     table("Owners at the peak of the device", "peak.by_owner", named(rank.peak.by_owner, owners)),
-    ...rank.oom.map((oom, i) => table(`Out of memory ${i + 1}`, `oom.${i}`, ["requested_bytes", "allocated_bytes", "reserved_bytes", "free_bytes", "largest_free_bytes"]
+    ...rank.oom.map((oom, i) => table(`Out of memory ${i + 1}`, `oom.${i}`, ["requested_bytes", "segment_bytes", "allocated_bytes", "reserved_bytes", "free_bytes", "largest_free_bytes"]
       .map((key) => [key, key.replace("_bytes", "").replace("_", " "), oom[key]]))));
 }
 
 function card(value, label, bad) {
   return element("div", { class: bad ? "card bad" : "card", role: "listitem" }, element("b", {}, value), element("span", {}, label));
+}
+
+// PyTorch takes whole segments from the device, which may be larger than the request.
+function requestOf(oom) {
+  const asked = `${size(oom.requested_bytes)} requested`;
+  return oom.segment_bytes > oom.requested_bytes ? `${asked} in a segment of ${size(oom.segment_bytes)}` : asked;
 }
 
 export function showCards(place, rank) {
@@ -34,6 +40,6 @@ export function showCards(place, rank) {
     card(size(rank.peak.allocated_bytes), "peak allocated to tensors"),
     card(size(rank.peak.reserved_bytes), "peak reserved by the allocator"),
     card(size(rank.peak.device_bytes), `peak of the device${share}`),
-    card(hasDied(rank) ? "out of memory" : rank.end, oom ? `${size(oom.requested_bytes)} requested, ${size(oom.free_bytes)} free` : "end of the process", hasDied(rank)),
+    card(hasDied(rank) ? "out of memory" : rank.end, oom ? `${requestOf(oom)}, ${size(oom.free_bytes)} free` : "end of the process", hasDied(rank)),
     card(count(rank.events), rank.simulated ? "events, on a simulated device" : "events"));
 }

@@ -166,20 +166,27 @@ static void add_failed(struct buf *b, const struct rank *r, const struct oom *o,
 		buf_addf(b, "%ssimulated", between);
 }
 
-/* The request, and the free memory. */
+/* The request, what PyTorch takes from the device for it, and the free memory. */
 static void add_asked(struct page *p, struct buf *b, const struct oom *o)
 {
+	int rounds = o->segment != UNKNOWN_BYTES && o->segment > o->requested;
+	bytes taken = rounds ? o->segment : o->requested;
+
 	buf_puts(b, "asked ");
 	page_size(p, b, o->requested);
+	if (rounds) {
+		buf_puts(b, ", for which PyTorch takes a segment of ");
+		page_size(p, b, o->segment);
+	}
 	if (o->by)
 		buf_addf(b, " by %s", *o->by ? o->by : "an unknown module");
 	buf_puts(b, ", free ");
 	page_size(p, b, o->free);
 	buf_puts(b, ", largest cached free block ");
 	page_size(p, b, o->largest_free);
-	if (o->free != UNKNOWN_BYTES && o->requested > o->free) {
+	if (o->free != UNKNOWN_BYTES && taken > o->free) {
 		buf_puts(b, ", short by ");
-		page_size(p, b, o->requested - o->free);
+		page_size(p, b, taken - o->free);
 	}
 }
 

@@ -106,6 +106,20 @@ int account_is_failure(const struct device *d, const struct tables *t, const str
 	return r->kind == MT_TENSOR_OOM;
 }
 
+/* The runtime refuses the segment twice, before the cache is freed and after. Expandable segments
+ * grow by pages, which may be smaller than the request. */
+bytes account_refused(struct device *d, const struct tables *t, const struct mt_record *r)
+{
+	if (r->kind == MT_DEVICE_FAIL && is_of_pytorch(t, r)) {
+		d->refused = r->bytes;
+		d->refused_allocs = d->tensor_allocs;
+	}
+	return r->kind == MT_TENSOR_OOM && d->refused_allocs == d->tensor_allocs &&
+			       d->refused >= r->bytes
+		       ? d->refused
+		       : 0;
+}
+
 /* The stack that allocated the memory of an ALLOC or FREE event: another module may free it. */
 static uint32_t origin_of(struct account *a, const struct mt_record *r, unsigned alloc_kind)
 {

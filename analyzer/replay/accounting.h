@@ -40,6 +40,9 @@ int account_is_segment(const struct device *d, const struct tables *t, const str
 /* Is it a failure of the job? When the runtime refuses, the caching allocator frees its cache and
  * tries again, so only its own report is a failure. The refusal of any other caller is one. */
 int account_is_failure(const struct device *d, const struct tables *t, const struct mt_record *r);
+/* A FAIL event: notes the segment that PyTorch's allocator was refused. Returns the one for which
+ * the allocator fails now; 0: not known. */
+bytes account_refused(struct device *d, const struct tables *t, const struct mt_record *r);
 
 /* A keyframe begins; it names a live communicator; it is complete. */
 void account_keyframe_begin(struct account *a, struct replay *replay);

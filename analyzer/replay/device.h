@@ -36,6 +36,7 @@ struct failure {
 	int is_outside;   /* as in struct device */
 	uint32_t stack;
 	bytes requested;
+	bytes segment;         /* that PyTorch's allocator asked the device for; 0: not known */
 	uint64_t free;         /* bytes free on the device; MT_UNKNOWN */
 	bytes largest_free;    /* the largest free block of the cache; -1: not known */
 	uint64_t later_allocs; /* blocks allocated after it, up to the next failure */
@@ -85,7 +86,10 @@ struct device {
 	uint64_t failures_seen;
 	uint64_t oom_records;  /* records of the failures that the header's `ooms` counts */
 	int last_failure_open; /* nothing was allocated since the last failure */
-	int ran_out;           /* the last failure of any phase was not survived */
+	/* The last segment that PyTorch's allocator was refused, and the blocks before it. */
+	bytes refused;
+	uint64_t refused_allocs;
+	int ran_out; /* the last failure of any phase was not survived */
 	uint64_t ran_out_ns;
 
 	bytes outlived; /* allocated by backward passes and not freed by them */

@@ -110,6 +110,7 @@ static void record_failure(const struct levels_pass *c, struct device *d, struct
 		.from_runtime = r->kind == MT_DEVICE_FAIL,
 		.stack = r->stack,
 		.requested = r->bytes,
+		.segment = account_refused(d, c->tables, r),
 		.free = r->address,
 		.largest_free = -1,
 		.is_outside = d->is_outside,

@@ -136,7 +136,9 @@ struct oom {
 	struct point when;
 	char *by;    /* the library whose request failed; NULL: PyTorch's allocator */
 	char *place; /* the label of its stack; NULL: not known */
-	bytes requested, free, largest_free; /* the last two may be unknown */
+	/* Of the request, of the segment that PyTorch asked the device for, of the device and of
+	 * the cache. All but the first may be unknown. */
+	bytes requested, segment, free, largest_free;
 	int in_convolution; /* a layer of PyTorch's asked, for itself or for cuDNN */
 	enum survival survived;
 	bytes by_owner[OWNERS]; /* adds up to the memory in use on the device, if that is known */

@@ -195,6 +195,7 @@ static void add_ooms(struct builder *b, const struct device *d)
 {
 	struct rank *r = b->rank;
 	const struct tables *t = &b->trace->tables;
+	uint64_t most = (uint64_t)(r->total == UNKNOWN_BYTES ? INT64_MAX : r->total);
 
 	r->ooms = xcalloc(d->failure_count, sizeof(*r->ooms));
 	r->oom_count = d->failure_count;
@@ -206,17 +207,16 @@ static void add_ooms(struct builder *b, const struct device *d)
 		*o = (struct oom){
 			.when = point_of(b, &f->when, &f->live),
 			.requested = f->requested,
+			.segment = f->segment ? f->segment : UNKNOWN_BYTES,
 			.in_convolution =
 				(tables_stack_info(t, f->stack)->tags & TAGGED(CONVOLUTION)) != 0,
-			.free = f->free > INT64_MAX ? UNKNOWN_BYTES : (bytes)f->free,
+			.free = f->free > most ? UNKNOWN_BYTES : (bytes)f->free,
 			.largest_free = f->largest_free < 0 ? UNKNOWN_BYTES : f->largest_free,
 			.survived = failure_survived(f) ? SURVIVED_YES
 				    : r->imported       ? SURVIVED_UNKNOWN
 							: SURVIVED_NO,
 			.stacks = stacks_of(b, &f->live, OOM_STACKS),
 		};
-		if (r->total != UNKNOWN_BYTES && o->free > r->total)
-			o->free = UNKNOWN_BYTES;
 		if (!r->imported)
 			report_add_failure_owners(o, f, r->total);
 		o->place = place_of(b, f->stack);

@@ -16,6 +16,13 @@ for n in (8, 7, 6, 9):
             raise
 """
 
+FULL = """
+import torch
+torch.cuda.init()
+kept = torch.empty(torch.cuda.mem_get_info()[0] // 2**21 * 2**21 - (12 << 20), dtype=torch.uint8, device="cuda")
+torch.empty(6 << 20, dtype=torch.uint8, device="cuda")
+"""
+
 
 class OutOfMemory(Case):
     def oom(self, how, status, **settings):
@@ -46,6 +53,17 @@ class OutOfMemory(Case):
         text = self.text()
         self.assertEqual(text.count("OUT OF MEMORY"), 1)
         self.assertNotIn("failed before", text)
+
+    def test_segment_larger_than_free(self):
+        """More is free than was asked for, and less than the segment that PyTorch takes from the device for it, which its message has."""
+        stderr = self.simulate([python(), "-c", FULL], "--memory", "2GiB", status=1).stderr
+        number, free = re.search(r"Tried to allocate ([0-9.]+) MiB\. .* of which ([0-9.]+) MiB is free", stderr).groups()
+        oom = self.report()["ranks"][0]["oom"][0]
+        self.assertEqual(oom["requested_bytes"], 6 * MiB)
+        self.assertEqual("%.2f" % (oom["segment_bytes"] / MiB), number)
+        self.assertEqual("%.2f" % (oom["free_bytes"] / MiB), free)
+        self.assertIn("asked 6.0 MiB, for which PyTorch takes a segment of %.1f MiB, free %.1f MiB, largest cached free block 0 B, short by %.1f MiB" % (
+            float(number), float(free), float(number) - float(free)), " ".join(self.text().split()))
 
     def test_caught_before(self):
         """Failures that the job went on from have one line."""

@@ -34,6 +34,41 @@ static void an_oom_and_the_largest_gap(void **state)
 	assert_false(failure_survived(&d->failures[0]));
 }
 
+/* A request of 6 MiB takes a segment of 20 MiB (kLargeBuffer); PyTorch asks for it twice. */
+static void the_segment_of_a_small_request(void **state)
+{
+	struct fixture *f = *state;
+
+	two_segments(f);
+	for (int i = 0; i < 2; i++)
+		write_event(&f->w, MT_DEVICE_FAIL, 12 * MIB, 20 * MIB, f->pytorch, f->python);
+	write_event(&f->w, MT_TENSOR_OOM, 12 * MIB, 6 * MIB, f->model, f->python);
+	run(f);
+	assert_int_equal(f->replay.device[0].failures[0].requested, 6 * MIB);
+	assert_int_equal(f->replay.device[0].failures[0].segment, 20 * MIB);
+}
+
+/* A block came after the refusal, so that the refusal is not of this failure, as if a limit of
+ * PyTorch's own were reached; a library was refused; a page of an expandable segment was. */
+static void no_segment_of_the_request_was_refused(void **state)
+{
+	struct fixture *f = *state;
+	const struct device *d = &f->replay.device[0];
+
+	two_segments(f);
+	write_event(&f->w, MT_DEVICE_FAIL, 12 * MIB, 20 * MIB, f->pytorch, f->python);
+	forward(f, 1060 * MIB, MIB);
+	write_event(&f->w, MT_TENSOR_OOM, 12 * MIB, 6 * MIB, f->model, f->python);
+	write_event(&f->w, MT_DEVICE_FAIL, 12 * MIB, 20 * MIB, f->nccl, f->python);
+	write_event(&f->w, MT_TENSOR_OOM, 12 * MIB, 6 * MIB, f->model, f->python);
+	write_event(&f->w, MT_DEVICE_FAIL, 12 * MIB, 20 * MIB, f->pytorch, f->python);
+	write_event(&f->w, MT_TENSOR_OOM, 12 * MIB, 64 * MIB, f->model, f->python);
+	run(f);
+	assert_int_equal(d->failure_count, 4);
+	for (size_t i = 0; i < d->failure_count; i++)
+		assert_int_equal(d->failures[i].segment, 0);
+}
+
 static void without_mappings_the_gap_is_unknown(void **state)
 {
 	struct fixture *f = *state;
@@ -124,6 +159,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(an_oom_and_the_largest_gap),
+		TEST(the_segment_of_a_small_request),
+		TEST(no_segment_of_the_request_was_refused),
 		TEST(without_mappings_the_gap_is_unknown),
 		TEST(a_job_that_goes_on_survived),
 		TEST(a_job_that_trains_on_survived),
