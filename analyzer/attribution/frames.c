@@ -169,6 +169,8 @@ static struct frame_info read_frame(const struct frame_reader *reader, const str
 			else
 				s.flags |= r->value;
 		}
+	if (s.kinds & FRAME_WRAPPER)
+		s.kinds = (s.kinds & ~(uint32_t)FRAME_FORWARD) | FRAME_LIBRARY;
 	return s;
 }
 

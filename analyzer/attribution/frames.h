@@ -77,6 +77,9 @@ enum frame_kind {
 	FRAME_DISPATCH = 1 << 5, /* PyTorch chooses a kernel in Python: says nothing of the job */
 	FRAME_CLOSURE = 1 << 6,  /* what an optimizer's step calls: forward, backward */
 	FRAME_EVALUATE = 1 << 7, /* of a TAG(EVALUATE) row */
+	/* Stands for a module's forward() and calls it. Of a row only: the frame is FRAME_LIBRARY,
+	 * and not FRAME_FORWARD. */
+	FRAME_WRAPPER = 1 << 8,
 };
 
 /* A configuration value that code implies: SIGNATURE rows. */

@@ -3,7 +3,9 @@
  * node and before the operation allocates its result; the engine runs a node by a function of its
  * own. Both functions are called through the PLT. These definitions come first and always forward.
  * A node is of the line whose large block is the next one, if the same instruction of the same
- * Python frame made it: when the node runs, its number leads to the stack of that block.
+ * Python frame made it: when the node runs, its number leads to the stack of that block. So are the
+ * nodes that follow it, if that instruction made them too: the loss of cross_entropy(), whose large
+ * block log_softmax() makes.
  */
 #define _GNU_SOURCE
 #include "hooks/autograd.h"
@@ -87,6 +89,13 @@ static __thread struct {
 	uint64_t number;
 	uint64_t until; /* the places of nodes before this one are looked at */
 } making __attribute__((tls_model("initial-exec")));
+
+/* The node whose stack the thread kept last. */
+static __thread struct {
+	struct pystack_place place;
+	uint64_t number;
+	uint32_t stack;
+} kept_last __attribute__((tls_model("initial-exec")));
 
 /* What is kept of a node that runs. Nothing is read from the node itself later: an error of the job
  * may have ended it. */
@@ -197,6 +206,19 @@ static void keep(uint64_t number, uint32_t stack)
 	__atomic_store_n(&made[i].check, key_of(thread, number) ^ stack, __ATOMIC_RELAXED);
 }
 
+static int is_place(const struct pystack_place *a, const struct pystack_place *b)
+{
+	return a->frame == b->frame && a->instructions == b->instructions;
+}
+
+static void keep_made(uint32_t stack)
+{
+	keep(making.number, stack);
+	kept_last.place = making.place;
+	kept_last.number = making.number;
+	kept_last.stack = stack;
+}
+
 EXPORT next_number NUMBER;
 
 uint64_t NUMBER(void)
@@ -210,6 +232,9 @@ uint64_t NUMBER(void)
 	making.place.frame = NULL;
 	if (making.number < making.until && recording_already())
 		making.place = pystack_place();
+	if (making.place.frame && making.number == kept_last.number + 1 &&
+	    is_place(&making.place, &kept_last.place))
+		keep_made(kept_last.stack);
 	errno = e;
 	return making.number;
 }
@@ -223,8 +248,8 @@ static void match(uint32_t stack)
 	if (!making.place.frame)
 		return;
 	place = pystack_place();
-	if (place.frame == making.place.frame && place.instructions == making.place.instructions)
-		keep(making.number, stack);
+	if (is_place(&place, &making.place))
+		keep_made(stack);
 	making.place.frame = NULL;
 }
 

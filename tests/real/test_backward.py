@@ -11,6 +11,23 @@ TRUTH = os.path.join(JOBS, "with_nodes.py")
 NODE, = [number for number, name in mtr.KINDS.items() if name == "NODE"]
 SMALL = "--layers", 2, "--hidden", 256, "--heads", 4, "--vocab", 4096, "--seq", 256, "--steps", 2
 
+# Both nodes of cross_entropy() allocate a gradient of the logits' size; log_softmax() alone makes a large block in the forward pass.
+TWO_LOSSES = """
+import torch
+from torch.nn import functional as F
+x = torch.randn(4096, 1024, device="cuda", requires_grad=True)
+w = torch.randn(512, 1024, device="cuda", requires_grad=True)
+y = torch.randint(0, 1024, (4096,), device="cuda")
+def entropy():
+    return F.cross_entropy(x * 2, y)
+def decay():
+    return (w * 3).sum()
+def step():
+    first = entropy()
+    return first + decay()
+step().backward()
+"""
+
 
 class BackwardChecks(Case):
     def check(self, script, *arguments, version="2.15", named=0.99, exact=0.99):
@@ -30,6 +47,16 @@ class BackwardChecks(Case):
 class Backward(BackwardChecks):
     def test_gpt_by_hand(self):
         self.check("gpt.py", *SMALL, version="2.5", exact=0.95)
+
+    def test_loss_of_two_nodes(self):
+        job = os.path.join(self.dir, "two_losses.py")
+        with open(job, "w") as f:
+            f.write(TWO_LOSSES)
+        self.simulate([python(), job])
+        rows = [r for r in self.report()["ranks"][0]["peak"]["stacks"] if r["backward_of"]]
+        of_loss, = [r for r in rows if "entropy  two_losses.py:8" in r["backward_of"]]
+        self.assertEqual((of_loss["blocks"], of_loss["bytes"]), (2, 2 * 4096 * 1024 * 4))
+        self.assertEqual([r["backward_of"] for r in rows if "step" in r["backward_of"]], [])
 
     def test_kept_graph_with_a_line_for_each_operation(self):
         """Nothing is freed between the first two backward passes, and no order could tell."""

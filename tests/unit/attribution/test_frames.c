@@ -98,6 +98,37 @@ static void a_projection_of_attention_is_linear(void **state)
 	assert_false(tables_stack_info(&f->trace.tables, scores)->tags & TAGGED(LINEAR));
 }
 
+/* accelerate puts a function named forward() in the place of a model's: it is no module of its own,
+ * and no place of the job's. */
+static void a_wrapper_is_not_the_modules_forward(void **state)
+{
+	struct fixture *f = *state;
+	uint32_t model = write_frame(&f->w, "GPT2LMHeadModel.forward",
+				     "/x/transformers/models/gpt2/modeling_gpt2.py", 700),
+		 call = write_frame(&f->w, "ConvertOutputsToFp32.__call__",
+				    "/x/accelerate/utils/operations.py", 931),
+		 closure = write_frame(&f->w, "convert_outputs_to_fp32.<locals>.forward",
+				       "/x/accelerate/utils/operations.py", 943),
+		 module = write_frame(&f->w, "Module._call_impl",
+				      "/x/site-packages/torch/nn/modules/module.py", 1798),
+		 loss = write_frame(&f->w, "Trainer.compute_loss", "/x/transformers/trainer.py",
+				    2164);
+	uint32_t allocator = write_module(&f->w, "/x/torch/lib/libc10_cuda.so");
+	uint32_t inside = write_stack(&f->w, allocator, model, call, closure, module),
+		 around = write_stack(&f->w, allocator, call, closure, module, loss);
+	struct buf path = { 0 }, label = { 0 };
+
+	fixture_event(f, MT_TENSOR_ALLOC, 1 << 20, MIB, inside);
+	fixture_event(f, MT_TENSOR_ALLOC, 2 << 20, MIB, around);
+	fixture_report(f);
+	stack_add_module(&f->trace.tables, inside, &path);
+	stack_add_label(&f->trace.tables, around, &label);
+	assert_string_equal(path.text, "GPT2LMHeadModel");
+	assert_string_equal(label.text, "Trainer.compute_loss  trainer.py:2164");
+	buf_release(&path);
+	buf_release(&label);
+}
+
 /* Names that people give to evaluations, and none of training. */
 static void names_tell_an_evaluation(void **state)
 {
@@ -301,6 +332,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_closure_is_not_the_optimizers, fixture_setup,
 						fixture_teardown),
 		cmocka_unit_test_setup_teardown(a_projection_of_attention_is_linear, fixture_setup,
+						fixture_teardown),
+		cmocka_unit_test_setup_teardown(a_wrapper_is_not_the_modules_forward, fixture_setup,
 						fixture_teardown),
 		cmocka_unit_test_setup_teardown(names_tell_an_evaluation, fixture_setup,
 						fixture_teardown),
