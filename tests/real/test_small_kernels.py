@@ -217,6 +217,15 @@ class Convolutions(Case):
                 self.assertEqual(printed(taken.stdout, "convolution"), wanted)
                 self.assertNotIn("cudasim", taken.stderr)
 
+    def test_attention(self):
+        """cuDNN compiles a plan of attention for each new shape, 0.25 s and more; its workspace is known before. The bytes are those of plans that cuDNN
+        9.26 has finished."""
+        for gpu, wanted in {"H100-80GB": [5259776, 5265920, 21037568], "A100-80GB": [7356928, 7363072, 29426176]}.items():
+            with self.subTest(gpu):
+                out = self.run_([python(), os.path.join(JOBS, "attention_planned.py")], LD_PRELOAD=SIM, CUDASIM_GPU=gpu).stdout
+                self.assertLess(printed(out, "seconds")[0]["seconds"], 0.1)
+                self.assertEqual([line["bytes"] for line in printed(out, "shape")], wanted)
+
     def test_copies(self):
         """Where the job's cuDNN is older than 9.8, or CUDASIM_CUDNN_WORKSPACES=model. The output has 2 * 4 * 512 * 512 elements. In half precision and NCHW, the workspace has the input and the output with 8 channels, 2 * 8 * 512 * 512 elements
         each, and the filters, 4 * 8 * 3 * 3, in NHWC."""

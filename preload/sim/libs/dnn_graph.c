@@ -1,7 +1,11 @@
 /* cuDNN's graph ("backend") API: a caller describes an operation, asks for engine configurations,
  * turns one into a plan, asks what workspace the plan needs and executes it. Nothing is executed.
  *
- * From cuDNN 9.8 on the job's own library answers, for the simulated GPU (dnn_plan.h). Otherwise
+ * From cuDNN 9.8 on the job's own library answers, for the simulated GPU (dnn_plan.h). Plans of
+ * attention are left unfinished: to finish one compiles a kernel, 0.2 to 1 s for each new shape,
+ * and their workspace is the one that their configuration names (the same in 210 plans, forward and
+ * backward, on four GPUs, of which none was refused). Of a convolution all plans are finished, for
+ * one that is refused leads to another one. Otherwise
  * the answers are modelled: one engine, without notes that a caller could filter it out by, and the
  * copies of a convolution's tensors as its workspace.
  *
@@ -57,6 +61,9 @@ struct backend_descriptor {
 	void *real; /* the job's library's own; NULL: the answers are modelled */
 	struct tensor tensors[TENSORS]; /* an operation's; a tensor's own is the first */
 	uint64_t workspace;             /* of a graph, and of all that is made from it */
+	bool convolves;                 /* the same: it has a convolution */
+	bool is_unfinished;             /* a plan that the library did not finalize yet */
+	int64_t configured;             /* the workspace that a plan's configuration names */
 };
 
 /* The bytes of one element, by attribute type; the enumerations are ints. */
@@ -133,13 +140,30 @@ EXPORT int cudnnBackendDestroyDescriptor(void *descriptor)
 	return 0;
 }
 
+static bool can_wait(const struct backend_descriptor *d)
+{
+	return d->real && d->type == DESCRIPTOR_PLAN && !d->convolves && d->configured >= 0;
+}
+
+/* Something else than the workspace is asked of a plan. */
+static void finish(struct backend_descriptor *d)
+{
+	d->is_unfinished = false;
+	if (plan_finalize(d->real, d->type))
+		leave_library(d);
+}
+
 /* What a GPU does not support, the library says here too; any other error is a limit of planning
  * without a GPU. */
 EXPORT int cudnnBackendFinalize(void *descriptor);
 EXPORT int cudnnBackendFinalize(void *descriptor)
 {
 	struct backend_descriptor *d = descriptor;
-	int status = d && d->real ? plan_finalize(d->real, d->type) : 0;
+	int status = 0;
+	if (d && can_wait(d))
+		d->is_unfinished = true;
+	else if (d && d->real)
+		status = plan_finalize(d->real, d->type);
 	if (status >= STATUS_NOT_SUPPORTED && status < STATUS_INTERNAL_ERROR)
 		return status;
 	if (status)
@@ -173,9 +197,22 @@ static void set_part(struct backend_descriptor *d, int name, int64_t count,
 		d->workspace = part->workspace;
 		break;
 	default:
-		if (name >= FORWARD_W && name <= FILTER_DY && (name - FORWARD_W) % 6 < TENSORS)
+		if (name >= FORWARD_W && name <= FILTER_DY && (name - FORWARD_W) % 6 < TENSORS) {
 			d->tensors[(name - FORWARD_W) % 6] = part->tensors[0];
+			d->convolves = true;
+		}
 	}
+}
+
+static void set_parts(struct backend_descriptor *d, int name, int64_t count, const void *elements)
+{
+	struct backend_descriptor *const *parts = elements;
+	for (int64_t i = 0; i < count; i++)
+		d->convolves |= parts[i] && parts[i]->convolves;
+	if (parts[0])
+		set_part(d, name, count, parts[0]);
+	if (name == PLAN_CONFIGURATION)
+		d->configured = parts[0] && parts[0]->real ? plan_workspace(parts[0]->real) : -1;
 }
 
 /* The real descriptors of COUNT elements, in memory that the caller frees; NULL: one has none. */
@@ -217,14 +254,10 @@ EXPORT int cudnnBackendSetAttribute(void *descriptor, int name, int type, int64_
 		return sim_done(LIB_cudnn);
 	if (d->real)
 		set_real(d, name, type, count, elements);
-	if (name >= TENSOR_TYPE && name <= TENSOR_STRIDES) {
+	if (name >= TENSOR_TYPE && name <= TENSOR_STRIDES)
 		set_tensor(&d->tensors[0], name, count, elements);
-	} else if (type == TYPE_DESCRIPTOR) {
-		const struct backend_descriptor *part;
-		memcpy(&part, elements, sizeof part);
-		if (part)
-			set_part(d, name, count, part);
-	}
+	else if (type == TYPE_DESCRIPTOR)
+		set_parts(d, name, count, elements);
 	return sim_done(LIB_cudnn);
 }
 
@@ -239,8 +272,10 @@ static int get_real(struct backend_descriptor *d, int name, int type, int64_t as
 		if (!(parts = real_parts(asked, elements)))
 			return STATUS_INTERNAL_ERROR;
 		for (int64_t i = 0; i < asked; i++)
-			if (made[i])
+			if (made[i]) {
 				made[i]->workspace = d->workspace;
+				made[i]->convolves = d->convolves;
+			}
 	}
 	int status = plan_get(d->real, name, type, asked, count, parts ? parts : elements);
 	free(parts);
@@ -254,6 +289,7 @@ static void get_modelled_parts(const struct backend_descriptor *d, int name, voi
 	memcpy(&first, elements, sizeof first);
 	if (name == HEURISTIC_RESULTS && first) {
 		first->workspace = d->workspace;
+		first->convolves = d->convolves;
 		leave_library(first);
 	}
 }
@@ -283,6 +319,15 @@ EXPORT int cudnnBackendGetAttribute(void *descriptor, int name, int type, int64_
 	struct backend_descriptor *d = descriptor;
 	sim_log("cudnnBackendGetAttribute name %d, type %d, %lld asked", name, type,
 		(long long)asked);
+	if (d && d->is_unfinished && name == PLAN_WORKSPACE && type == TYPE_INT64 && elements &&
+	    asked > 0) {
+		memcpy(elements, &d->configured, sizeof d->configured);
+		if (count)
+			*count = 1;
+		return sim_done(LIB_cudnn);
+	}
+	if (d && d->is_unfinished)
+		finish(d);
 	if (d && d->real && type != TYPE_HANDLE) {
 		int status = get_real(d, name, type, asked, count, elements);
 		return status ? status : sim_done(LIB_cudnn);

@@ -12,6 +12,7 @@
 
 enum { /* cudnnBackendAttributeName_t */
        HEURISTIC_PROPERTIES = 204,
+       CONFIGURATION_WORKSPACE = 303,
        PLAN_PROPERTIES = 407,
        ENGINE_PROPERTIES = 1307,
        PROPERTIES_JSON = 2702,
@@ -121,6 +122,13 @@ int plan_get(void *descriptor, int name, int type, int64_t asked, int64_t *count
 	int status = get(descriptor, name, type, asked, count, elements);
 	sim_planning(false);
 	return status;
+}
+
+int64_t plan_workspace(void *configuration)
+{
+	int64_t count = 0, size = -1;
+	int status = plan_get(configuration, CONFIGURATION_WORKSPACE, TYPE_INT64, 1, &count, &size);
+	return status || count != 1 ? -1 : size;
 }
 
 int plan_finalize(void *descriptor, int type)

@@ -32,6 +32,9 @@ void plan_destroy(void *descriptor);
  * TYPE_DESCRIPTOR are such, too. */
 int plan_set(void *descriptor, int name, int type, int64_t count, const void *elements);
 int plan_get(void *descriptor, int name, int type, int64_t asked, int64_t *count, void *elements);
+/* The workspace of the plans of a configuration, which is known before a plan is compiled; -1: the
+ * library does not say. */
+int64_t plan_workspace(void *configuration);
 /* Tells a heuristic, an engine or a plan which GPU it is for, and finalizes it. */
 int plan_finalize(void *descriptor, int type);
 
