@@ -218,12 +218,12 @@ class Convolutions(Case):
                 self.assertNotIn("cudasim", taken.stderr)
 
     def test_attention(self):
-        """cuDNN compiles a plan of attention for each new shape, 0.25 s and more; its workspace is known before. The bytes are those of plans that cuDNN
+        """cuDNN would compile a plan of attention for each new shape, in more than a thousand times what a call takes; its workspace is known before. The bytes are those of plans that cuDNN
         9.26 has finished."""
         for gpu, wanted in {"H100-80GB": [5259776, 5265920, 21037568], "A100-80GB": [7356928, 7363072, 29426176]}.items():
             with self.subTest(gpu):
                 out = self.run_([python(), os.path.join(JOBS, "attention_planned.py")], LD_PRELOAD=SIM, CUDASIM_GPU=gpu).stdout
-                self.assertLess(printed(out, "seconds")[0]["seconds"], 0.1)
+                self.assertLess(printed(out, "times")[0]["times"], 1500)
                 self.assertEqual([line["bytes"] for line in printed(out, "shape")], wanted)
 
     def test_copies(self):
