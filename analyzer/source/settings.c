@@ -35,6 +35,21 @@ static int is_of_model(const struct job_source *s, const struct python_file *f, 
 	       is_of_trained(&o->trained, f, at - 1);
 }
 
+/* Is it the definition of a method of this name, or in one, as a module of the job's own passes a
+ * call on? */
+static int is_in_method(const struct python_file *f, size_t at, struct str word)
+{
+	struct str head = python_statement_at(f, at);
+	size_t name;
+
+	if (!str_matches(head, "def *"))
+		head = python_text(
+			f, python_statement(f, python_function(f, python_line_at(f, at)).first));
+	name = python_find_word(head, 0, word);
+	return str_matches(head, "*def *") && name < head.length &&
+	       name < python_find_outside(head, 0, "(");
+}
+
 static int asks_for(const struct job_source *s, const struct python_file *f, struct str word,
 		    const char *behind)
 {
@@ -44,7 +59,8 @@ static int asks_for(const struct job_source *s, const struct python_file *f, str
 		struct str rest = { text.at + at + word.length, text.length - at - word.length };
 
 		at += word.length;
-		if (str_matches(rest, behind) && is_of_model(s, f, at - word.length) &&
+		if (str_matches(rest, behind) && !is_in_method(f, at - 1, word) &&
+		    is_of_model(s, f, at - word.length) &&
 		    conditions_at(s->tables, f, at - 1) == IS_TRUE)
 			return 1;
 	}

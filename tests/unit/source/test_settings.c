@@ -27,6 +27,9 @@ static void settings_count_under_no_condition(void **state)
 		{ "vae.gradient_checkpointing_enable()\nopt = Adam(net.parameters())\n", 0, 0 },
 		{ "a = TrainingArguments(gradient_checkpointing=True)\n", 0, 1 },
 		{ "a = TrainingArguments(gradient_checkpointing=args.ckpt)\n", 0, 0 },
+		{ "class Both(Module):\n    def gradient_checkpointing_enable(self, **how):\n"
+		  "        self.text.gradient_checkpointing_enable(**how)\n",
+		  0, 0 },
 		{ "if FIXED:\n    pass\nelse:\n    model.gradient_checkpointing_enable()\n", 0, 0 },
 	};
 
