@@ -443,6 +443,7 @@ static void finish(struct moment_pass *s)
 		m->batch_inputs = 0;
 	}
 	metrics_find_one_input(m);
+	metrics_find_result(m);
 	m->activation_percent = percent(m->activations, m->allocated);
 	fixed = bytes_add(m->gradients, m->request_is_gradient ? m->requested : 0);
 	/* The first backward pass has not made all gradients yet. */

@@ -1,5 +1,7 @@
 #include "metrics/metrics_own.h"
 
+#include "metrics/metrics_sizes.h"
+
 #include "attribution/corrections.h"
 
 #include <stdlib.h>
@@ -315,4 +317,15 @@ void metrics_find_one_input(struct metrics *m)
 	m->data = m->huge;
 	m->data_blocks = 1;
 	m->data_stack = m->huge_stack;
+}
+
+void metrics_find_result(struct metrics *m)
+{
+	if (m->in_evaluation || !m->in_forward || !m->run_evaluates || m->run_trains ||
+	    m->left_blocks != 1 || m->never_used < m->left ||
+	    !is_same_half_or_twice(m->requested, m->left))
+		return;
+	m->in_evaluation = 1;
+	m->left = m->left_blocks = m->left_steps = 0;
+	m->never_used = m->unused_calls = 0;
 }

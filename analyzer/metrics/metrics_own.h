@@ -15,4 +15,9 @@ void metrics_find_own(const struct metrics_pass *p, const struct device_pass *d,
  * to other large tensors. To be called when huge and batch_inputs are known. */
 void metrics_find_one_input(struct metrics *m);
 
+/* The job's own code asks for what it computes of the result of an evaluation that has just ended:
+ * the moment is of that evaluation, and no step has left its result. To be called when what steps
+ * have left is known. */
+void metrics_find_result(struct metrics *m);
+
 #endif

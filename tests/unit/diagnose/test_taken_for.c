@@ -297,6 +297,21 @@ static void inference_may_make_large_tensors_of_its_own(void **state)
 	assert_cause(&m, "HUGE_TENSORS");
 }
 
+/* 1,500 batches of a line before the first step, a quarter of all, beside activations. */
+static void many_batches_before_the_first_step_are_data(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.in_backward = m.steps = 0;
+	m.in_forward = m.step = 1;
+	m.setup_line = 600 * MIB;
+	m.setup_blocks = 20;
+	assert_cause(&m, "ACT_PEAK");
+	m.setup_blocks = 1500;
+	assert_cause(&m, "DATA_IN_SETUP");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -316,6 +331,7 @@ int main(void)
 		cmocka_unit_test(a_line_that_goes_on_is_named),
 		cmocka_unit_test(all_weights_in_one_tensor_are_named),
 		cmocka_unit_test(inference_may_make_large_tensors_of_its_own),
+		cmocka_unit_test(many_batches_before_the_first_step_are_data),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

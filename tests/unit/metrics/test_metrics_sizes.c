@@ -450,6 +450,31 @@ static void one_large_input_is_data(void **state)
 	assert_int_equal(m.data, 0);
 }
 
+/* logits.float() behind an evaluation: 16 bits of 250 MiB were its result, and no step's. */
+static void what_is_computed_of_a_result_is_of_its_evaluation(void **state)
+{
+	const struct metrics behind = { .in_forward = 1,
+					.run_evaluates = 1,
+					.left = 250 * MIB,
+					.never_used = 250 * MIB,
+					.left_blocks = 1,
+					.requested = 500 * MIB };
+	struct metrics m = behind;
+
+	(void)state;
+	metrics_find_result(&m);
+	assert_true(m.in_evaluation && !m.left && !m.left_blocks);
+	/* A training step has begun. */
+	m = behind;
+	m.run_trains = 1;
+	metrics_find_result(&m);
+	assert_false(m.in_evaluation);
+	m = behind;
+	m.requested = 300 * MIB;
+	metrics_find_result(&m);
+	assert_false(m.in_evaluation);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -466,6 +491,7 @@ int main(void)
 		cmocka_unit_test(a_line_whose_first_block_is_refused_is_not_new),
 		cmocka_unit_test(a_call_that_has_freed_nothing_may_keep_a_graph),
 		cmocka_unit_test(one_large_input_is_data),
+		cmocka_unit_test(what_is_computed_of_a_result_is_of_its_evaluation),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
