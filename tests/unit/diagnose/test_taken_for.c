@@ -312,6 +312,19 @@ static void many_batches_before_the_first_step_are_data(void **state)
 	assert_cause(&m, "DATA_IN_SETUP");
 }
 
+/* prepare_model_for_kbit_training() widens 100 of 2,048 MiB; or all weights are 900. */
+static void a_quantised_base_has_wide_norms(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.tags = TAGGED(ADAPTER);
+	m.parameters = m.widened = 100 * MIB;
+	assert_cause(&m, "ACT_PEAK");
+	m.parameters = m.widened = 900 * MIB;
+	assert_cause(&m, "DOUBLE_PRECISION");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -332,6 +345,7 @@ int main(void)
 		cmocka_unit_test(all_weights_in_one_tensor_are_named),
 		cmocka_unit_test(inference_may_make_large_tensors_of_its_own),
 		cmocka_unit_test(many_batches_before_the_first_step_are_data),
+		cmocka_unit_test(a_quantised_base_has_wide_norms),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
