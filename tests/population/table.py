@@ -144,6 +144,8 @@ WIDER = [
     "  right as DATA_IN_SETUP is, which says the same before the first step: both say since then to share what is a constant of each layer.",
     "`cache_for_each_branch`: KV_CACHE_COPIED, a rule that there was not, is right. `trials_of_a_line_search` and others of its cause: EVAL_GRAPH_KEPT is right, which says no_grad() around a call that no",
     "  backward pass uses. `all_forward_first` and others of its cause: LOSSES_OF_A_LOOP, a rule that there was not, is right as LOSSES_SUMMED is.",
+    "`dtype_left_out`, `linear_after_flatten`: STATIC_PEAK, a rule that there was not, is right, as STATIC_OVER_BUDGET is: it says that weights take most, and to load them in 16 bits or to",
+    "  shard them",
 ]
 
 
@@ -158,7 +160,7 @@ def page(results, dropped):
     lines += ["Families that were made after the rules: %s; faults: those of `faults_%s.py`." % (
         ", ".join(sorted(NEW_FAMILIES)), ".py`, `faults_".join(sorted(NEW))), ""]
     lines += ["## What counts as right, and did not at first", "", "BUFFERS_LARGE, CALL_UNUSED, DOUBLE_FROM_THE_START, EVAL_MODE_GRAPH, FIRST_MODEL_GRAPH, GENERATOR_GRAPH, GRADIENT_SETS, HOOKS_STORE, LATE_MODEL, LAYERS_STORED, "
-              "LOSS_NETWORK_GRAPH, ROLLOUT_GRAPH, TABLE_GRADIENT, TEACHER_GRAPH and WIDE_LABELS are newer than many causes of faults.", ""] + [line if line.startswith(" ") else "- " + line for line in WIDER] + [""]
+              "LOSS_NETWORK_GRAPH, ROLLOUT_GRAPH, STATIC_PEAK, TABLE_GRADIENT, TEACHER_GRAPH and WIDE_LABELS are newer than many causes of faults.", ""] + [line if line.startswith(" ") else "- " + line for line in WIDER] + [""]
     lines += ["## Confidence", "", "As it was told, by the table of the draws before these; `analyzer/diagnose/confidence.def` has the sum of these, of the sets before and of the whole scripts below (`tests/population/measured.json`).", ""] + calibration(results)
     lines += ["## Families of jobs", ""] + markdown(("family", *head[1:]), by(results, "family"))
     lines += ["## Faults", ""] + markdown(("fault", *head[1:]), by(results, "fault"))
