@@ -12,7 +12,8 @@ static int is_one_of_several(const struct block_context *c, const struct lifetim
 		return 0;
 	f = block_info_of(c, l);
 	return f.alloc_span && f.alloc_span->phase == PHASE_EVALUATION &&
-	       f.alloc_flags & STACK_MODULE && !f.hint && f.siblings.blocks >= GRAPH_BLOCKS;
+	       f.alloc_flags & STACK_MODULE && !(f.alloc_flags & STACK_NO_GRAD) && !f.hint &&
+	       f.siblings.blocks >= GRAPH_BLOCKS;
 }
 
 void find_kept_graphs(const struct block_context *c, struct lifetimes *l)

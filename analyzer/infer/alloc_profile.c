@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "attribution/attribution.h"
+#include "readers/hf.h"
 #include "trace/trace.h"
 #include "trace/visit.h"
 #include "util/hash.h"
@@ -226,6 +227,25 @@ static uint32_t first_apply_line(const struct tables *t)
 	return least;
 }
 
+/* The model_type of config.json, which may be spelled otherwise than the folder of its code: that
+ * of gemma3's language model is "gemma3_text", that of xlm_roberta "xlm-roberta". Takes the text.
+ */
+static char *type_of_folder(char *folder)
+{
+	char *spelled[] = { folder, xasprintf("%s_text", folder), xasprintf("%s", folder) };
+	size_t known = 0;
+
+	for (char *c = spelled[2]; *c; c++)
+		*c = *c == '_' ? '-' : *c;
+	while (known < ARRAY_SIZE(spelled) && !hf_knows_type(spelled[known]))
+		known++;
+	known %= ARRAY_SIZE(spelled);
+	for (size_t i = 0; i < ARRAY_SIZE(spelled); i++)
+		if (i != known)
+			free(spelled[i]);
+	return spelled[known];
+}
+
 static char *model_type_of(const struct tables *t)
 {
 	struct str folder = { "", 0 };
@@ -233,7 +253,7 @@ static char *model_type_of(const struct tables *t)
 	for (size_t m = 0; m < signature_count; m++)
 		if (!strcmp(signatures[m].key, "model_type"))
 			folder = signature_folder(t, &signatures[m]);
-	return xasprintf("%.*s", (int)folder.length, folder.at);
+	return type_of_folder(xasprintf("%.*s", (int)folder.length, folder.at));
 }
 
 void alloc_profile_take(struct alloc_profile *c, const struct trace *t)

@@ -11,6 +11,7 @@
 #define OF_ALLOC UINT32_MAX /* of struct call_event: it is an allocation */
 #define CACHE_STAYS 3       /* a third of a cache is live at all times, even if it is copied */
 #define NO_BLOCK UINT32_MAX
+#define LARGEST_BLOCK (INT64_C(1) << 56) /* of more, a trace of no real device speaks */
 
 /* An allocation, or a free of the block that the call `age` calls before made as its `turn`th. */
 struct call_event {
@@ -141,9 +142,10 @@ static bytes size_later(const struct cache_calls *c, size_t turn, int64_t later)
 {
 	bytes size = c->last.blocks.sizes[turn], risen = size - c->early.sizes[turn];
 	int64_t calls = (int64_t)c->at - 1 - c->early_at;
+	double grown = (double)size + (double)risen / (double)calls * (double)later;
 
-	size += (bytes)((double)risen / (double)calls * (double)later);
-	return larger_of(size, SMALLEST_BLOCK);
+	return grown >= (double)LARGEST_BLOCK ? LARGEST_BLOCK
+					      : larger_of((bytes)grown, SMALLEST_BLOCK);
 }
 
 /* Repeats the last call for the `turn`th time, `later` calls after it. 0: a block does not fit.

@@ -182,7 +182,7 @@ bytes metrics_never_used(const struct device_pass *d, const struct tables *t,
 /*
  * Live blocks of lines that hold several layers' outputs, of more lines than one, and whose blocks
  * of the steps before were all freed in their forward pass. A graph that no backward pass goes
- * through looks so; without a graph, only the last of several layers is kept.
+ * through looks so; without a graph, only the last of several layers is kept, and a cache of all.
  */
 static void find_unused_layers(const struct device_pass *d, const struct tables *t)
 {
@@ -190,7 +190,7 @@ static void find_unused_layers(const struct device_pass *d, const struct tables 
 		const struct stack_levels *x = &d->stacks[i];
 		uint32_t flags = tables_stack_info(t, i)->flags;
 
-		if (!(flags & STACK_MODULE) ||
+		if (!(flags & STACK_MODULE) || hint_is_cache(stack_hint(flags)) ||
 		    flags & (STACK_EVALUATION | STACK_NO_GRAD | STACK_INIT) || !x->before ||
 		    !x->freed || x->dropped != x->freed || x->held_before < 2 * x->before ||
 		    x->live < 2 * x->now)

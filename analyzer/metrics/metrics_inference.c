@@ -86,7 +86,7 @@ static void find_joined(const struct metrics_pass *p, struct metrics *m, const s
 		const struct block_group *g = &live->groups[i];
 
 		if (g->blocks < MIN_JOINED || !same_size(g->bytes, f->requested) ||
-		    g->category == CATEGORY_PARAMETERS ||
+		    (g->category != CATEGORY_ACTIVATIONS && g->category != CATEGORY_TEMPORARIES) ||
 		    !tables_stack_is_own_code(p->tables, f->stack))
 			continue;
 		m->results = g->bytes;

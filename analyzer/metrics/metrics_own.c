@@ -327,5 +327,6 @@ void metrics_find_result(struct metrics *m)
 		return;
 	m->in_evaluation = 1;
 	m->left = m->left_blocks = m->left_steps = 0;
-	m->never_used = m->unused_calls = 0;
+	m->left_now = m->left_behind = m->never_used = 0;
+	m->unused_calls = larger_of(m->unused_layers, m->again_unused);
 }

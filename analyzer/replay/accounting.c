@@ -110,14 +110,17 @@ int account_is_failure(const struct device *d, const struct tables *t, const str
  * grow by pages, which may be smaller than the request. */
 bytes account_refused(struct device *d, const struct tables *t, const struct mt_record *r)
 {
+	bytes segment;
+
 	if (r->kind == MT_DEVICE_FAIL && is_of_pytorch(t, r)) {
 		d->refused = r->bytes;
 		d->refused_allocs = d->tensor_allocs;
 	}
-	return r->kind == MT_TENSOR_OOM && d->refused_allocs == d->tensor_allocs &&
-			       d->refused >= r->bytes
-		       ? d->refused
-		       : 0;
+	if (r->kind != MT_TENSOR_OOM)
+		return 0;
+	segment = d->refused_allocs == d->tensor_allocs && d->refused >= r->bytes ? d->refused : 0;
+	d->refused = 0;
+	return segment;
 }
 
 /* The stack that allocated the memory of an ALLOC or FREE event: another module may free it. */

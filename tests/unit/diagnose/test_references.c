@@ -18,11 +18,10 @@ static void a_copy_may_be_what_waits(void **state)
 	assert_cause(&m, "REFERENCE_GRAPH");
 	m.passes_waiting = 2;
 	assert_cause(&m, "LOSSES_SUMMED");
-	m.passes_waiting = 0;
-	m.waiting = 0;
-	m.summed_calls = 1;
-	m.summed = 900 * MIB;
-	assert_cause(&m, "REFERENCE_GRAPH");
+	/* Two views of a picture, from one line: the copy is another one's target. */
+	m.passes_waiting = 1;
+	m.waiting_of_line = 900 * MIB;
+	assert_cause(&m, "LOSSES_SUMMED");
 }
 
 /* In the second step's forward pass there are as many gradients as the copy has parameters, and the
@@ -34,17 +33,18 @@ static void gradients_of_a_copy_tell_its_graph(void **state)
 	(void)state;
 	m.in_backward = 0;
 	m.in_forward = 1;
-	m.passes = 2;
+	m.pass_newest = 700 * MIB;
 	m.parameters = 200 * MIB;
 	m.twin = m.gradients = 100 * MIB;
 	m.optimizer_states = 200 * MIB;
 	assert_cause(&m, "ACT_PEAK");
 	m.twin_copied = 1;
 	assert_cause(&m, "REFERENCE_GRAPH");
-	/* One call keeps activations: the copy is an average of the weights. */
-	m.passes = 1;
+	/* One call keeps activations: the copy is an average of the weights, and the gradients are
+	 * of the micro-batch before. */
+	m.pass_newest = m.activations;
 	assert_cause(&m, "ACT_PEAK");
-	m.passes = 2;
+	m.pass_newest = 700 * MIB;
 	m.gradients = 60 * MIB;
 	assert_cause(&m, "ACT_PEAK");
 	/* Both models have gradients, and no optimizer has shown states. */

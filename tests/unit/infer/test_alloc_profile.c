@@ -76,12 +76,39 @@ static void a_loop_may_have_the_name_of_an_evaluation(void **state)
 	alloc_profile_release(&c);
 }
 
+/* The folder of a model's code, and the type that config.json has. */
+static void a_folder_tells_the_model_type(void **state)
+{
+	static const struct {
+		const char *file, *type;
+	} cases[] = {
+		{ "/x/transformers/models/gpt2/modeling_gpt2.py", "gpt2" },
+		{ "/x/transformers/models/gemma3/modeling_gemma3.py", "gemma3_text" },
+		{ "/x/transformers/models/xlm_roberta/modeling_xlm_roberta.py", "xlm-roberta" },
+		{ "/x/transformers/models/no_such/modeling_no_such.py", "no_such" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct alloc_profile c;
+
+		fixture_teardown(state);
+		fixture_setup(state);
+		fixture_event(*state, MT_TENSOR_ALLOC, UINT64_C(1) << 32, 8 * MIB,
+			      stack_of(*state, "Block.forward", cases[i].file, "main"));
+		take(*state, &c);
+		assert_string_equal(c.model_type, cases[i].type);
+		alloc_profile_release(&c);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(a_converted_model_counts_once, fixture_setup,
 						fixture_teardown),
 		cmocka_unit_test_setup_teardown(an_evaluation_is_no_training, fixture_setup,
+						fixture_teardown),
+		cmocka_unit_test_setup_teardown(a_folder_tells_the_model_type, fixture_setup,
 						fixture_teardown),
 		cmocka_unit_test_setup_teardown(a_loop_may_have_the_name_of_an_evaluation,
 						fixture_setup, fixture_teardown),
