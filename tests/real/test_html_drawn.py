@@ -46,6 +46,7 @@ class HtmlDrawn(PageCase):
         return page, rank, Job(rank["trace"])
 
     def place(self, page, x, y=200, selector="#timeline"):
+        page.page.locator(selector).scroll_into_view_if_needed()
         box = page.page.locator(selector).bounding_box()
         return box["x"] + x, box["y"] + y
 
