@@ -18,19 +18,26 @@ static int makes_room(const struct finding *f, const struct rank *r)
 	return saving == SAVING_UNKNOWN || saving >= r->total / 100;
 }
 
+/* A saving that is known comes before one that is not; of several, the finding that is listed
+ * first.
+ */
 const struct finding *advice_finding(const struct report *r, size_t rank)
 {
 	const struct diagnosis *d = r->diagnosis;
+	const struct finding *unknown = NULL;
 
 	for (size_t i = 0; i < d->count && !rank_died(&r->ranks[rank]); i++) {
 		const struct finding *f = &d->findings[i];
 
-		if (f->rank == rank && !f->is_cause && !f->is_informational && f->weight > 0 &&
-		    f->remedy_count && f->severity == SEVERITY_NOTE &&
-		    makes_room(f, &r->ranks[rank]))
+		if (f->rank != rank || f->is_cause || f->is_informational || f->weight <= 0 ||
+		    !f->remedy_count || f->severity != SEVERITY_NOTE ||
+		    !makes_room(f, &r->ranks[rank]))
+			continue;
+		if (f->remedies[0].saving != SAVING_UNKNOWN)
 			return f;
+		unknown = unknown ? unknown : f;
 	}
-	return NULL;
+	return unknown;
 }
 
 int rank_has_need(const struct rank *r)
