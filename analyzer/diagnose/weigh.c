@@ -243,9 +243,8 @@ enum tier rule_tier_of(const struct metrics *m, enum rule rule, bytes weight)
 	if (rule == RULE_NCCL_STARVED_BY_CACHE && when_FSDP_WRAP_COARSE(m))
 		return TIER_STATE;
 	/* What was asked for belongs to a parameter; or weights are most of what inference has. */
-	if (rule == RULE_STATIC_PEAK && (m->request_is_gradient || m->request_is_state ||
-					 ((m->inference || m->predicts_all) &&
-					  m->parameters >= (m->allocated + m->requested) / 5 * 3)))
+	if (rule == RULE_STATIC_PEAK &&
+	    (STATIC_ASKED || (INFERS && m->parameters >= (m->allocated + m->requested) / 5 * 3)))
 		return TIER_DEFAULT;
 	/* Derivatives within one loss look like steps until an optimizer shows. */
 	if (WITHIN_ONE_LOSS &&

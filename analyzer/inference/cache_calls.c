@@ -144,8 +144,9 @@ static bytes size_later(const struct cache_calls *c, size_t turn, int64_t later)
 	int64_t calls = (int64_t)c->at - 1 - c->early_at;
 	double grown = (double)size + (double)risen / (double)calls * (double)later;
 
-	return grown >= (double)LARGEST_BLOCK ? LARGEST_BLOCK
-					      : larger_of((bytes)grown, SMALLEST_BLOCK);
+	if (grown >= (double)LARGEST_BLOCK)
+		return LARGEST_BLOCK;
+	return grown > SMALLEST_BLOCK ? (bytes)grown : SMALLEST_BLOCK;
 }
 
 /* Repeats the last call for the `turn`th time, `later` calls after it. 0: a block does not fit.

@@ -42,10 +42,9 @@ static int is_one_size(const struct block_group *g, bytes size)
 	return is_of_step(g) && g->smallest == g->largest && same_size(g->largest, size);
 }
 
-/* The blocks of a backward pass that have no line are one group, of all sizes. */
-static int has_frames(const struct tables *t, const struct block_group *g)
+static int has_frames(const struct tables *t, uint32_t stack)
 {
-	return (tables_stack_flags(t, g->stack) & STACK_FRAMES) != 0;
+	return (tables_stack_flags(t, stack) & STACK_FRAMES) != 0;
 }
 
 /* Counts blocks of the size, if the job's own code or its backward pass allocated them. */
@@ -53,7 +52,7 @@ static void count(struct doubled *n, const struct tables *t, uint32_t stack, uin
 {
 	int is_own = tables_stack_is_own_code(t, stack);
 
-	if (!is_own && tables_stack_flags(t, stack) & STACK_FRAMES)
+	if (!is_own && has_frames(t, stack))
 		return;
 	n->blocks += blocks;
 	if (is_own && (!n->first || stack < n->first))
@@ -71,7 +70,9 @@ void metrics_find_doubled(const struct metrics_pass *p, const struct device_pass
 	for (size_t i = 0; i < live->count; i++) {
 		const struct block_group *g = &live->groups[i];
 
-		if (is_of_step(g) && same_size(g->largest, n.size) && !has_frames(p->tables, g))
+		/* Blocks of a backward pass that have no line are one group, of all sizes. */
+		if (is_of_step(g) && same_size(g->largest, n.size) &&
+		    !has_frames(p->tables, g->stack))
 			count(&n, p->tables, g->stack, g->alike);
 		else if (is_one_size(g, n.size))
 			count(&n, p->tables, g->stack, g->blocks);

@@ -35,18 +35,25 @@ static void weights_come_before_a_call_that_is_smaller(void **state)
 	assert_cause(&m, "INFERENCE_BATCH");
 }
 
+/* A device of 6 GiB, half of it PyTorch's, whose largest free piece is too small for the request.
+ */
+static void have_small_pieces(struct metrics *m)
+{
+	m->device_total = 6 * GIB;
+	m->outside = 3 * GIB;
+	m->reserved = 3 * GIB - 128 * MIB;
+	m->largest_free = 100 * MIB;
+	m->has_largest_free = 1;
+}
+
 /* 1,200 MiB lie in pieces. The job would need 2,304 of 3,072 MiB in a perfect layout, or all. */
 static void pieces_are_no_cause_if_the_job_needs_the_whole_device(void **state)
 {
 	struct metrics m = failure();
 
 	(void)state;
-	m.device_total = 6 * GIB;
-	m.outside = 3 * GIB;
-	m.reserved = 3 * GIB - 128 * MIB;
+	have_small_pieces(&m);
 	m.cached = 1200 * MIB;
-	m.largest_free = 100 * MIB;
-	m.has_largest_free = 1;
 	m.step = m.steps = 1;
 	assert_cause(&m, "FRAG_EXTERNAL");
 	m.whole_need = 2800 * MIB;
@@ -63,12 +70,8 @@ static void results_of_an_evaluation_may_lie_beside_pieces(void **state)
 	m.in_forward = m.in_evaluation = 1;
 	m.steps = m.step = 2;
 	m.activations = 0;
-	m.device_total = 6 * GIB;
-	m.outside = 3 * GIB;
-	m.reserved = 3 * GIB - 128 * MIB;
+	have_small_pieces(&m);
 	m.allocated_peak = 2600 * MIB;
-	m.largest_free = 100 * MIB;
-	m.has_largest_free = 1;
 	m.run_repeats = m.run_calls = 10;
 	m.run_repeat_bytes = 400 * MIB;
 	assert_cause(&m, "EVAL_ACCUMULATION");
