@@ -4,7 +4,10 @@
 
 /* Adam's exp_avg and exp_avg_sq (torch/optim/adam.py, _init_group), each like its parameter. */
 #define STATES 2
-#define KEPT_LEAST 50 /* a graph keeps at least one byte of so many, see trains() */
+/* A graph keeps at least one byte of so many that the model allocates; with activation
+ * checkpointing, see keeps_a_graph(). */
+#define KEPT_LEAST 20
+#define CHECKPOINTED_LEAST 50
 /*
  * The tensors of the logits' size that the backward pass of a cross-entropy has at the same time:
  * the output of log_softmax, which was kept; the gradient that nll_loss passes on; and the one
@@ -14,11 +17,20 @@
 #define LOSS_BLOCKS 3
 
 /*
- * Does the job train? A forward pass keeps the outputs of its layers until the loss only if a
- * backward pass follows. Without gradients, the output of the last layer alone stays: 0.3 % of the
- * bytes that a model of two layers allocated, and less with more layers. With gradients, 9 % and
- * more stay; if all layers are checkpointed, the input of each layer of some 20 tensors, 5 %.
+ * Has the forward pass kept a graph? A pass keeps the outputs of its layers until the loss only if
+ * a backward pass follows. Without gradients, the output of the last layer alone stays, and a cache
+ * of keys and values: 0.3 % of the bytes that a model of two layers allocated, with a cache up to 3
+ * %, and less with more layers. With gradients, 9 % and more stay; if all layers are checkpointed,
+ * the input of each layer of some 20 tensors, 5 %.
  */
+static int keeps_a_graph(const struct metrics *m)
+{
+	bytes least = m->saw_recompute ? CHECKPOINTED_LEAST : KEPT_LEAST;
+
+	return m->run_live - m->logits >= (m->run_born - m->logits) / least;
+}
+
+/* Does the job train? */
 static int trains(const struct device_pass *d)
 {
 	const struct metrics *m = d->m;
@@ -28,7 +40,7 @@ static int trains(const struct device_pass *d)
 	if (d->backward_seen || m->in_backward || m->in_optimizer)
 		return 1;
 	return d->run_is_open && (m->logits_blocks > 0 || m->tags & TAGGED(TRAINER)) &&
-	       m->run_live - m->logits >= (m->run_born - m->logits) / KEPT_LEAST;
+	       keeps_a_graph(m);
 }
 
 /* The parameters that get gradients: with adapters, these alone. Behind a backward pass, gradients
@@ -165,7 +177,7 @@ static int may_train(const struct metrics_pass *p, const struct device_pass *d)
 	return d->called && d->run_is_open && m->in_forward && !m->in_setup && !m->in_evaluation &&
 	       !m->inference && !m->source_infers && !m->run_evaluates && !m->kv_cache &&
 	       !(tables_stack_flags(p->tables, stack) & (STACK_NO_GRAD | STACK_EVALUATION)) &&
-	       m->run_live - m->logits >= (m->run_born - m->logits) / KEPT_LEAST;
+	       keeps_a_graph(m);
 }
 
 /* Does a layer of the model ask, before the loss? The forward pass is not over then, whatever has

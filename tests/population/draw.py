@@ -95,11 +95,16 @@ def judged(draw, found):
         return {"outcome": "error", "error": found["error"]}
     if not first:
         return {"outcome": "unnamed"}
-    word = REMEDIES.get(draw["cause"], "")
-    remedy = next((r for r in first["remedies"] if (r.get("saving_bytes") or r.get("saving_bound")) and word is not None and word in r["action"]), {})
+    remedy = next((r for r in first["remedies"] if (r.get("saving_bytes") or r.get("saving_bound")) and is_fixed_form(draw, r["action"])), {})
     return {"outcome": "right" if first["rule"] in CAUSES[draw["cause"]] else "wrong", "rule": first["rule"], "confidence": first["confidence"],
             "saving": remedy.get("saving_bytes"), "bound": [remedy["saving_bound"], remedy["saving_bound_bytes"]] if "saving_bound" in remedy else None,
             **place_of_death(found), "findings": [f["rule"] for f in found["findings"]]}
+
+
+def is_fixed_form(draw, action):
+    """Does the fixed job do what a remedy says? Half of a batch is a remedy of its own, which says nothing of others."""
+    word = REMEDIES.get(draw["cause"], "")
+    return word is not None and word in action and (word == "half" or "half the micro-batch" not in action)
 
 
 def place_of_death(found):

@@ -71,4 +71,31 @@ static inline int confidence_of_cause(struct metrics *m)
 	return confidence;
 }
 
+/* Asserts the cause; returns the remedy of that number, without its action. */
+static inline struct remedy remedy_of(struct metrics *m, const char *rule, size_t number)
+{
+	struct rank rank = { .end = END_OOM, .metrics = m };
+	struct report report = { .ranks = &rank, .count = 1 };
+	struct diagnosis d = { 0 };
+	struct remedy found;
+
+	diagnose(&d, &report);
+	assert_non_null(diagnosis_cause(&d, 0));
+	assert_string_equal(diagnosis_cause(&d, 0)->rule, rule);
+	assert_true(number < diagnosis_cause(&d, 0)->remedy_count);
+	found = diagnosis_cause(&d, 0)->remedies[number];
+	found.action = NULL;
+	diagnosis_release(&d);
+	return found;
+}
+
+static inline void assert_saving(struct metrics *m, const char *rule, enum saving_bound bound,
+				 int64_t saving)
+{
+	struct remedy r = remedy_of(m, rule, 0);
+
+	assert_int_equal(r.bound, bound);
+	assert_int_equal(r.saving, saving);
+}
+
 #endif

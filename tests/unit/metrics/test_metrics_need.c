@@ -99,12 +99,30 @@ static void blocks_of_the_logits_size_are_no_loss(void **state)
 	assert_int_equal(m->least_need, 226 * MIB);
 }
 
+/* A prompt's first call: of 720 MiB that twelve layers made, 24 are left, of two lines, as keys and
+ * values are. */
+static void a_cache_of_keys_is_no_graph(void **state)
+{
+	struct fixture *f = *state;
+	const struct metrics *m;
+
+	make(f, f->setup, 100 * MIB);
+	for (int i = 0; i < 12; i++) {
+		drop(f, f->model, make(f, f->model, 58 * MIB), 58 * MIB);
+		make(f, f->model, MIB);
+		make(f, f->model, MIB);
+	}
+	m = failed(f, f->model, 5 * MIB);
+	assert_false(m->pass_unfinished);
+	assert_int_equal(m->moment_need, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		CASE(an_unfinished_pass_shows_the_least),      CASE(setting_up_needs_no_step),
 		CASE(a_pass_without_gradients_trains_nothing), CASE(gradients_tell_what_is_trained),
-		CASE(blocks_of_the_logits_size_are_no_loss),
+		CASE(blocks_of_the_logits_size_are_no_loss),   CASE(a_cache_of_keys_is_no_graph),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

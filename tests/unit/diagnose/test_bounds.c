@@ -1,0 +1,120 @@
+/* Where a saving is a bound: what was measured is a part of what the whole step, or the whole job,
+ * needs. */
+#include "choice.h"
+
+/* Each of two steps has left 400 MiB of graphs; the parameters are little beside that. */
+static struct metrics graphs_of_two_steps(void)
+{
+	struct metrics m = failure();
+
+	m.step = m.steps = 3;
+	m.leak_bytes = m.kept = 800 * MIB;
+	m.leak_steps = m.passes_kept = 2;
+	m.parameters = 20 * MIB;
+	m.in_backward = 0;
+	m.in_forward = 1;
+	return m;
+}
+
+/* The third step's own graph would not be freed in its backward pass either. */
+static void a_graph_that_stays_in_the_backward_pass(void **state)
+{
+	struct metrics m = graphs_of_two_steps();
+
+	(void)state;
+	assert_saving(&m, "LEAK_GRAPH_RETAINED", SAVING_ABOUT, 800 * MIB);
+	m.in_forward = 0;
+	m.in_backward = 1;
+	assert_saving(&m, "LEAK_GRAPH_RETAINED", SAVING_AT_LEAST, 800 * MIB);
+}
+
+/* A step of two micro-batches has the graph of the first one beside that of the second. */
+static void graphs_of_several_passes(void **state)
+{
+	struct metrics m = graphs_of_two_steps();
+
+	(void)state;
+	m.passes_kept = 4;
+	assert_saving(&m, "LEAK_GRAPH_RETAINED", SAVING_AT_LEAST, 800 * MIB);
+}
+
+/* Gradients of activations: this backward pass has not made all of its own. */
+static void what_backward_passes_leave(void **state)
+{
+	struct metrics m = graphs_of_two_steps();
+
+	(void)state;
+	m.kept = m.passes_kept = 0;
+	m.leak_autograd = 600 * MIB;
+	assert_saving(&m, "LEAK_GRAPH_RETAINED", SAVING_ABOUT, 800 * MIB);
+	m.in_forward = 0;
+	m.in_backward = 1;
+	assert_saving(&m, "LEAK_GRAPH_RETAINED", SAVING_AT_LEAST, 800 * MIB);
+}
+
+/* The steps had 1800 MiB of tensors of this size, too; the evaluation behind them needs 400 more.
+ */
+static void an_evaluation_needs_what_it_adds_to_the_steps(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.in_backward = 0;
+	m.in_forward = m.in_evaluation = m.whole_measured = 1;
+	m.size_growth = 400 * MIB;
+	m.huge = 900 * MIB;
+	m.huge_sum = m.huge_own = 1800 * MIB;
+	m.huge_blocks = 2;
+	m.huge_lines = 1;
+	m.without_huge = 900 * MIB;
+	assert_saving(&m, "HUGE_TENSORS", SAVING_AT_LEAST, 400 * MIB);
+	m.in_evaluation = 0;
+	assert_saving(&m, "HUGE_TENSORS", SAVING_ABOUT, 900 * MIB);
+}
+
+/* All weights are put together: their copies, and the one that is asked for. */
+static void copies_in_an_evaluation_are_beside_the_steps(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.in_backward = 0;
+	m.in_forward = m.in_evaluation = m.copying = 1;
+	m.param_copies = 400 * MIB;
+	m.param_copies_blocks = 40;
+	m.size_growth = 600 * MIB;
+	assert_saving(&m, "SECOND_MODEL", SAVING_AT_LEAST, 600 * MIB);
+	m.size_growth = 900 * MIB;
+	assert_saving(&m, "SECOND_MODEL", SAVING_AT_LEAST, 656 * MIB);
+}
+
+/* Something else was there before, which needed nearly as much as half of a checkpoint. */
+static void a_checkpoint_that_is_being_read(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.in_backward = 0;
+	m.in_setup = 1;
+	m.step = m.steps = 0;
+	m.loaded = 400 * MIB;
+	m.without_loaded = 390 * MIB;
+	m.parameters = 400 * MIB;
+	assert_saving(&m, "RESUME_DUPLICATE_STATE", SAVING_ABOUT, 390 * MIB);
+	m.without_loaded = 60 * MIB;
+	assert_saving(&m, "RESUME_DUPLICATE_STATE", SAVING_AT_LEAST, 60 * MIB);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_graph_that_stays_in_the_backward_pass),
+		cmocka_unit_test(graphs_of_several_passes),
+		cmocka_unit_test(what_backward_passes_leave),
+		cmocka_unit_test(an_evaluation_needs_what_it_adds_to_the_steps),
+		cmocka_unit_test(copies_in_an_evaluation_are_beside_the_steps),
+		cmocka_unit_test(a_checkpoint_that_is_being_read),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
