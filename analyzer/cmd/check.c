@@ -164,6 +164,16 @@ static void check_growth(struct checked_rules *v, const struct report *r, const 
 	add(v, x);
 }
 
+/* The reason why the peak of the baseline is no limit; NULL: it is one. */
+static const char *why_no_baseline(const struct report *base, enum level m)
+{
+	if (why_unknown(base, m))
+		return "the peak of the baseline is not known";
+	if (largest(base, m)->end == END_OOM)
+		return "the baseline ran out of memory, so that it needs more than its peak";
+	return NULL;
+}
+
 static void check_baseline(struct checked_rules *v, const struct report *r,
 			   const struct report *base, const struct limit *tolerance)
 {
@@ -171,20 +181,19 @@ static void check_baseline(struct checked_rules *v, const struct report *r,
 						   "baseline-device" };
 
 	for (enum level m = 0; m < LEVELS; m++) {
-		const int is_unknown = why_unknown(base, m) != NULL;
-		bytes was = is_unknown ? 0 : rank_level(largest(base, m), m);
+		const char *why = why_no_baseline(base, m);
+		bytes was = why ? 0 : rank_level(largest(base, m), m);
 		struct checked_rule x = { .rule = rules[m],
 					  .limit = was + limit_of(tolerance, was) };
 
 		/* Two files of other tools are compared by what both tell. */
 		if (!is_told(base, m) && !is_told(r, m))
 			continue;
-		if (is_unknown)
-			add(v, (struct checked_rule){
-				       .rule = rules[m],
-				       .limit = UNKNOWN_BYTES,
-				       .is_unknown = 1,
-				       .remark = "the peak of the baseline is not known" });
+		if (why)
+			add(v, (struct checked_rule){ .rule = rules[m],
+						      .limit = UNKNOWN_BYTES,
+						      .is_unknown = 1,
+						      .remark = why });
 		else
 			check_level(v, r, m, x);
 	}

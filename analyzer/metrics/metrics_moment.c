@@ -288,7 +288,7 @@ static void describe_moment(const struct moment_pass *s)
 	m->device_free = f->free > INT64_MAX || (device->total && (bytes)f->free > device->total)
 				 ? 0
 				 : (bytes)f->free;
-	m->short_by = f->requested > m->device_free ? f->requested - m->device_free : 0;
+	m->short_by = larger_of(larger_of(f->requested, f->segment) - m->device_free, 0);
 	m->has_largest_free = f->largest_free >= 0;
 	m->largest_free = m->has_largest_free ? f->largest_free : 0;
 	m->outside = device->total ? device->total - m->device_free - m->reserved : m->outside;

@@ -248,6 +248,9 @@ class OutOfMemory(Case):
         self.assertEqual(self.diff(lived + "," + died, died, 2)[0][1], "            1 of 2 runs: " + (line % (step, "A")).strip())
         said = self.run_([MEMTRACE, "diff", lived, died], COLUMNS=200).stdout    # without a limit there is a result
         self.assertNotIn("OVER", said)
+        said = self.run_([MEMTRACE, "check", "--baseline", died, lived], status=2).stdout
+        self.assertEqual(re.findall(r"^\?     baseline-(\w+) +the baseline ran out of memory, so that it needs more than its peak$", said, re.M), ["peak", "reserved", "device"])
+        self.run_([MEMTRACE, "check", "--baseline", lived, lived])
 
 
 class SeveralRanks(Case):

@@ -329,6 +329,23 @@ static void what_each_step_adds_in_own_code_is_a_leak(void **state)
 	assert_int_equal(unfrozen(*state, ((struct fixture *)*state)->input)->leak_bytes, 60 * MIB);
 }
 
+/* PyTorch takes 20 MiB for a block of 6 MiB, and 12 MiB are free. */
+static void what_is_short_is_of_the_segment(void **state)
+{
+	struct fixture *f = *state;
+	uint32_t allocator =
+		write_stack(&f->w, write_module(&f->w, "/torch/lib/libc10_cuda.so"), 0, 0, 0, 0);
+	const struct metrics *m;
+
+	make(f, f->setup, 100 * MIB);
+	f->w.header.exit_status = 1;
+	fixture_event(f, MT_DEVICE_FAIL, 12 * MIB, 20 * MIB, allocator);
+	fixture_event(f, MT_TENSOR_OOM, 12 * MIB, 6 * MIB, f->model);
+	m = fixture_report(f)->metrics;
+	assert_int_equal(m->requested, 6 * MIB);
+	assert_int_equal(m->short_by, 8 * MIB);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -351,6 +368,7 @@ int main(void)
 		CASE(one_rise_of_a_library_is_no_growth),
 		CASE(a_library_that_gives_back_does_not_grow),
 		CASE(the_peak_of_a_phase_may_be_its_begin),
+		CASE(what_is_short_is_of_the_segment),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
