@@ -15,6 +15,7 @@
 
 #define MAX_BATCH 4096
 #define MAX_TOPK 16
+#define LEAST_LENGTH 8 /* tokens of a sequence */
 /* While other values are open, a difference below 1/NOISE of the smallest gap says nothing. */
 #define NOISE 32
 
@@ -51,10 +52,13 @@ static bytes candidate_gap(const struct config *known, const struct infer_input 
 	if (has_signature(j, "framework", "deepspeed"))
 		inferred_add(&i, &c, CONFIG_zero_stage, INFERRED_GUESS, "2", "tried");
 	infer_type_defaults(&i, &c, 1);
-	if (!config_derive(&c, &e))
+	if (!config_derive(&c, &e)) {
 		gap = infer_gap(&c, j->ends, j->end_count, enough);
-	if (gap < 0 && !*j->progress->refusal.text)
-		infer_refusal(&c, j->ends, &j->progress->refusal);
+		if (gap < 0 && !*j->progress->refusal.text)
+			infer_refusal(&c, j->ends, &e);
+	}
+	if (!*j->progress->refusal.text)
+		j->progress->refusal = e;
 	config_release(&c);
 	inferred_release(&i);
 	return gap;
@@ -126,7 +130,7 @@ static void try_lengths(struct splits *s, struct candidate t, const struct confi
 {
 	int64_t most = longest(&t);
 
-	for (int64_t batch = 1; batch <= MAX_BATCH && t.tokens / batch >= 8; batch++) {
+	for (int64_t batch = 1; batch <= MAX_BATCH && t.tokens / batch >= LEAST_LENGTH; batch++) {
 		bytes gap;
 
 		if (t.tokens % batch || t.tokens / batch > most)
@@ -368,7 +372,8 @@ static int fail(const struct infer_input *j, struct err *e)
 			       "cannot infer seq_length: looked in the forward pass for frequent "
 			       "blocks of hidden_size elements for each token. " GIVE);
 	return err_set(e, "cannot estimate the layers that were found: %.250s. " GIVE,
-		       p->refusal.text);
+		       *p->refusal.text ? p->refusal.text
+					: "their tokens are no sequences of eight or more");
 }
 
 int infer(struct inferred_config *i, struct config *c, const struct observed_rank *w, size_t count,
