@@ -246,7 +246,8 @@ void evaluation_find(struct spans *spans)
 		if (activity_is_forward(s->activity) && most > CALL_LEAVES && is_evaluation(&l, c))
 			s->activity = ACTIVITY_EVALUATION;
 		spans->activities |= 1u << s->activity;
-		s->leads = s->activity == ACTIVITY_EVALUATION && leads(c);
+		s->leads = s->activity == ACTIVITY_EVALUATION && leads(c) && !c->next->is_known &&
+			   !is_evaluation(&l, c->next);
 	}
 	free(l.calls);
 }

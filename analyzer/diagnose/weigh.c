@@ -227,6 +227,12 @@ static enum tier tier_of_evaluation(const struct metrics *m, enum rule rule, byt
 	if (rule == RULE_EVAL_ACCUMULATION && when_FRAG_EXTERNAL(m) &&
 	    m->cached / 2 >= m->run_repeat_bytes)
 		return TIER_PEAK;
+	/* It is computed of the model's outputs, and goes with the batch. */
+	if (rule == RULE_EVAL_TENSORS && m->request_is_logits && m->evaluated == m->requested)
+		return TIER_PEAK;
+	/* The line leaves such blocks in each step. */
+	if (rule == RULE_EVAL_ACCUMULATION && LEAKS && m->leak_stack == m->repeat_stack)
+		return TIER_NEEDLESS;
 	/* What training has needlessly, evaluation lacks. */
 	if (rule == RULE_EVAL_BATCH_LARGE && (m->step < 2 || when_SECOND_MODEL(m)))
 		return TIER_PEAK;
@@ -274,11 +280,22 @@ enum tier rule_tier_of(const struct metrics *m, enum rule rule, bytes weight)
 	    (REPLICAS || (m->remade && when_SECOND_MODEL(m))) &&
 	    m->leak_bytes <= 5 * m->param_copies)
 		return TIER_NEEDLESS;
+	/* The states of all parameters are more than one gradient. */
+	if (rule == RULE_TABLE_GRADIENT && m->in_optimizer && when_OPT_FIRST_STEP_JUMP(m))
+		return TIER_DEFAULT;
+	/* What is computed of that tensor is as large: it is no data, but the first of several
+	 * results. */
+	if (rule == RULE_DATA_ON_GPU && m->data_blocks == 1 && !m->data_asked &&
+	    m->huge_lines >= 2 && m->huge_own >= m->data / 10 * 18 && when_HUGE_TENSORS(m))
+		return TIER_DEFAULT;
 	/* Logits of two calls: the earlier call explains them. */
 	if (rule == RULE_LOGITS_SPIKE && TWO_CALLS)
 		return TIER_DEFAULT;
+	/* Each step has left as much, and the same lines: a list or hooks hold it. */
+	if (rule == RULE_GRAPH_KEPT && LEAKS && m->leak_bytes >= m->kept / 10 * 7)
+		return TIER_NEEDLESS;
 	/* What stays step after step is kept: a graph of the last call would not be. */
-	if (rule == RULE_CALL_UNUSED && LEAKS && m->leak_steps >= 3 && m->leak_bytes > weight / 2)
+	if (rule == RULE_CALL_UNUSED && LEAKS && m->leak_bytes > weight / 2)
 		return TIER_NEEDLESS;
 	if (rule == RULE_LOSSES_SUMMED)
 		return tier_of_losses(m, weight);

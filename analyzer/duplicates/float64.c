@@ -10,9 +10,10 @@
 #define ROUND 512    /* kMinBlockSize of c10/cuda/CUDACachingAllocator.cpp */
 #define MIN_LAYERS 2 /* fewer may be a table of that size by chance */
 
-/* Layers by the type that their sizes have, 8 bytes and 4 or 2. */
+/* Layers by the type that their sizes have as square ones, 8 bytes and 4 or 2; those that are not
+ * square. */
 struct typed_layers {
-	uint32_t wide, narrow;
+	uint32_t wide, narrow, others;
 };
 
 static bytes rounded(bytes n)
@@ -37,6 +38,8 @@ static void add_layer(struct typed_layers *l, bytes weight, bytes bias)
 		l->wide++;
 	else if (is_square(weight, bias, 4) || is_square(weight, bias, 2))
 		l->narrow++;
+	else
+		l->others++;
 }
 
 /* Gated linear units: a layer that widens n numbers to 2 n has the sizes of a square one of twice
@@ -76,9 +79,10 @@ uint32_t layers_of_float64(const struct lifetimes *l, const struct tables *t, ui
 	}
 	free(list);
 	*narrow = all.narrow;
-	/* Beside layers of another type, the others may be tables. */
-	return between.wide >= MIN_LAYERS && between.narrow <= between.wide / 4 &&
-			       all.narrow < all.wide
+	/* Beside layers of another type, the others may be tables; beside more layers that are not
+	 * square, they may be those that double the width, as in each stage of a ResNet. */
+	return between.wide >= MIN_LAYERS && between.wide > between.others &&
+			       between.narrow <= between.wide / 4 && all.narrow < all.wide
 		       ? between.wide
 		       : 0;
 }

@@ -114,6 +114,13 @@ static struct remade models_of_service(const struct lifetime *const *held, size_
 	return models >= MIN_MODELS ? found : (struct remade){ 0 };
 }
 
+/* Was a parameter of that size there? A model in 16 bits may have been made in 32 bits and
+ * converted. */
+static int is_like(const struct size_counts *before, bytes size)
+{
+	return size_counts_count_near(before, size) || size_counts_count_near(before, size / 2);
+}
+
 struct remade remade_live(const struct trained *n, const struct lifetime *const *held, size_t count,
 			  const struct spans *spans, const struct tables *t)
 {
@@ -154,7 +161,7 @@ struct remade remade_live(const struct trained *n, const struct lifetime *const 
 		    !size_counts_count_near(&n->gradients, r->bytes))
 			found.late = bytes_add(found.late, r->bytes);
 		anew = bytes_add(anew, r->bytes);
-		alike = bytes_add(alike, size_counts_count_near(&before, r->bytes) ? r->bytes : 0);
+		alike = bytes_add(alike, is_like(&before, r->bytes) ? r->bytes : 0);
 	}
 	size_counts_release(&before);
 	if (blocks < MIN_REMADE ? !(large > 1 && alike == anew) : alike < anew / 10 * 9)

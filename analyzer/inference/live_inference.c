@@ -101,12 +101,14 @@ static bytes allocated_of_model(const struct history *h, const struct tables *t)
 /*
  * Does the model free its blocks? A forward pass keeps the outputs of its layers only if a
  * backward pass follows: 9 % and more of its bytes, against 0.3 % without gradients
- * (metrics_need.c). The cache and the stack with the most bytes, which may be results, do not
- * count; `calls` of the model have one result each, or two. 0: unknown.
+ * (metrics_need.c). The cache, the stack with the most bytes, which may be results, and the newest
+ * call, which goes on, do not count; `calls` of the model have one result each, or two. `period`:
+ * as of period_of(). 0: unknown.
  */
 static int frees_all(const struct lifetimes *l, const struct history *h, const struct tables *t,
-		     uint32_t calls)
+		     uint32_t calls, bytes period)
 {
+	const bytes newest = period ? h->clock - period : INT64_MAX;
 	bytes *by_stack = xcalloc(h->stack_count, sizeof(*by_stack));
 	bytes live = 0, most = 0;
 	uint64_t allocs = 0;
@@ -117,6 +119,8 @@ static int frees_all(const struct lifetimes *l, const struct history *h, const s
 		if (!stack || stack >= h->stack_count || !stack_is_of_model(t, stack) ||
 		    l->list[i].category == CATEGORY_KV_CACHE ||
 		    l->list[i].category == CATEGORY_WORKSPACES)
+			continue;
+		if (history_clock(h, l->list[i].alloc.time_ns) > newest)
 			continue;
 		by_stack[stack] = bytes_add(by_stack[stack], l->list[i].alloc.bytes);
 		live = bytes_add(live, l->list[i].alloc.bytes);
@@ -373,7 +377,7 @@ static int only_calls(const struct lifetimes *l, const struct history *whole,
 
 	return has_cache(whole, t) ||
 	       (period_of(whole, t) && n.stacks >= MIN_STACKS && 5 * n.kept <= 2 * n.stacks &&
-		frees_all(l, whole, t, count_model_spans(spans)));
+		frees_all(l, whole, t, count_model_spans(spans), 0));
 }
 
 struct live_inference inference_live(const struct lifetimes *l, const struct history *h,
@@ -416,7 +420,7 @@ struct live_inference inference_live(const struct lifetimes *l, const struct his
 	}
 	r.is_inference =
 		r.cache_token || is_evaluation || dropped >= DROPPED ||
-		(period && !r.keeps_graph && frees_all(l, h, t, count_model_spans(spans)) &&
+		(period && !r.keeps_graph && frees_all(l, h, t, count_model_spans(spans), period) &&
 		 !is_own_loop(list, count, h, t)) ||
 		(whole && !r.keeps_graph && !is_own_loop(list, count, h, t) &&
 		 only_calls(l, whole, spans, t));

@@ -18,6 +18,12 @@ static int by_line(const void *a, const void *b)
 	return ORDER(x->model, y->model);
 }
 
+/* Is the newest block of this step, or of the evaluation behind it? */
+static int is_of_call(const struct device_pass *d, const struct stack_levels *l)
+{
+	return d->m->in_evaluation ? l->run == d->run : l->last_step == d->step + 1;
+}
+
 /* The lines that the model ran in this step from a new place, and before from any other. */
 static size_t collect(const struct metrics_pass *p, const struct device_pass *d,
 		      struct line_size *list)
@@ -27,7 +33,7 @@ static size_t collect(const struct metrics_pass *p, const struct device_pass *d,
 	for (uint32_t i = 1; i < p->tables->stack_count; i++) {
 		const struct stack_levels *l = &d->stacks[i];
 		uint64_t model = tables_stack_info(p->tables, i)->model_hash;
-		int is_new = l->last_step == d->step + 1 && !l->before;
+		int is_now = is_of_call(d, l), is_new = is_now && !l->before;
 		bytes asked = d->failure && d->failure->stack == i ? d->failure->requested : 0;
 
 		if (!model || !l->last_step)
@@ -35,9 +41,9 @@ static size_t collect(const struct metrics_pass *p, const struct device_pass *d,
 		list[count++] = (struct line_size){
 			.model = model,
 			.now = is_new ? larger_of(l->now, asked) : 0,
-			.before = is_new                        ? 0
-				  : l->last_step == d->step + 1 ? l->before
-								: larger_of(l->now, l->before),
+			.before = is_new   ? 0
+				  : is_now ? l->before
+					   : larger_of(l->now, l->before),
 		};
 	}
 	return count;

@@ -238,7 +238,9 @@ static void record_size_ratio(const struct moment_pass *s)
 		const struct stack_levels *l = &d->stacks[i];
 		int expert;
 
+		/* Without frames, it is no place: all that a backward pass makes has one stack. */
 		if (l->last_step != d->step + 1 || !l->before ||
+		    !(tables_stack_flags(s->p->tables, (uint32_t)i) & STACK_FRAMES) ||
 		    s->p->tags[i] & (TAGGED(OPTIMIZER) | TAGGED(SAVE) | TAGGED(LOAD)))
 			continue;
 		expert = (s->p->tags[i] & TAGGED(EXPERT)) != 0;

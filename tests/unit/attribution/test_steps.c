@@ -372,6 +372,28 @@ static void a_line_behind_backward_passes_makes_no_input(void **state)
 	assert_int_equal(d->failures[0].when.phase, PHASE_OPTIMIZER);
 }
 
+/* An evaluation calls the model, then a module that computes its loss, and keeps something of each
+ * batch: no step begins with that. */
+static void the_loss_of_an_evaluation_begins_no_step(void **state)
+{
+	struct fixture *f = *state;
+	uint32_t call = write_frame(&f->w, "Module._call_impl", TORCH "nn/modules/module.py", 1),
+		 line = write_frame(&f->w, "main", "/job/train.py", 30),
+		 loss = stack(f, write_frame(&f->w, "Loss.forward", "/job/net.py", 9), call, line);
+
+	for (unsigned step = 0; step < 2; step++)
+		train(f);
+	for (unsigned batch = 0; batch < 4; batch++) {
+		for (unsigned i = 0; i < 20; i++)
+			drop(f, f->evaluation, make(f, f->evaluation, MIB), MIB);
+		for (unsigned i = 0; i < 20; i++)
+			drop(f, loss, make(f, loss, MIB), MIB);
+		make(f, f->input, MIB);
+	}
+	assert_phases(run(f), "1forward 1backward 1optimizer 2forward 2backward 2optimizer "
+			      "2evaluation");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -398,6 +420,7 @@ int main(void)
 		CASE(what_a_job_survives_at_its_end_begins_no_step),
 		CASE(without_gradients_it_is_an_evaluation),
 		CASE(a_line_behind_backward_passes_makes_no_input),
+		CASE(the_loss_of_an_evaluation_begins_no_step),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -101,12 +101,38 @@ static void other_layers_are_of_no_type(void **state)
 	assert_int_equal(of_transformer(256, 4, 128), 0);
 }
 
+/* A convolution's weight, and the weight and bias of its norm. */
+static void convolution(struct lifetimes *l, bytes inputs, bytes outputs, bytes taps)
+{
+	linear(l, inputs * taps, outputs, 4);
+	linear(l, 1, outputs, 4);
+	l->count--;
+}
+
+/* In each stage a convolution of one tap doubles the width, as in a ResNet. */
+static void layers_that_double_the_width_are_no_square_ones(void **state)
+{
+	struct lifetimes l = { 0 };
+
+	(void)state;
+	for (bytes width = 128; width <= 512; width *= 2) {
+		convolution(&l, width, 2 * width, 9);
+		convolution(&l, 2 * width, 2 * width, 9);
+		convolution(&l, width, 2 * width, 1);
+		convolution(&l, 2 * width, 2 * width, 9);
+		convolution(&l, 2 * width, 2 * width, 9);
+	}
+	assert_int_equal(layers_of(&l, "Net.forward"), 0);
+	lifetimes_release(&l);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(square_layers_tell_eight_bytes),
 		cmocka_unit_test(gates_tell_nothing),
 		cmocka_unit_test(other_layers_are_of_no_type),
+		cmocka_unit_test(layers_that_double_the_width_are_no_square_ones),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

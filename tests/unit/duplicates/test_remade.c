@@ -143,6 +143,20 @@ static void models_that_a_service_made_between_calls_are_kept(void **state)
 	assert_int_equal(of_service(4, 4 * MIB).remade, 0);
 }
 
+/* Of the second model, in 32 bits so far, the sizes are twice those of the first. */
+static void a_model_that_will_be_converted_is_the_same(void **state)
+{
+	struct scene s;
+	struct duplicates d;
+
+	(void)state;
+	trained_once(&s);
+	for (uint64_t i = 0; i < PARAMETERS; i++)
+		block(&s, 41 + i, BATCH, 2 * (bytes)(i + 1) * MIB, CATEGORY_PARAMETERS);
+	d = duplicates(&s, 60);
+	assert_int_equal(d.remade, 36 * MIB);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -153,6 +167,7 @@ int main(void)
 		cmocka_unit_test(deep_copies_of_several_steps_are_replicas),
 		cmocka_unit_test(two_sizes_that_are_all_there_are_a_model),
 		cmocka_unit_test(models_that_a_service_made_between_calls_are_kept),
+		cmocka_unit_test(a_model_that_will_be_converted_is_the_same),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

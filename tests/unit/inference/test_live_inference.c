@@ -1,109 +1,6 @@
 /* What live blocks are of a job that only calls its model: caches, results, and graphs that nobody
- * uses. The job's line 10 makes a batch, the model has four lines. */
-#include "fixture.h"
-
-#include "attribution/attribution.h"
-#include "inference/live_inference.h"
-#include "util/util.h"
-
-#define KIB (INT64_C(1) << 10)
-#define BLOCKS 4096
-
-enum { BATCH = 1, FIRST, LAYER, LAYER_OUT, KEYS, HEAD, STACKS };
-
-struct scene {
-	struct stack_info info[STACKS];
-	struct stack stacks[STACKS];
-	struct tables tables;
-	struct span span_list[64];
-	struct spans spans;
-	struct mt_record live[BLOCKS];
-	size_t live_count;
-	struct history *history;
-	uint64_t time;
-};
-
-static void make(struct scene *s)
-{
-	memset(s, 0, sizeof(*s));
-	for (uint32_t i = 1; i < STACKS; i++)
-		s->info[i].flags = STACK_FRAMES | (i == BATCH ? 0 : STACK_MODULE);
-	s->tables.stack_info = s->info;
-	s->tables.stacks = s->stacks;
-	s->tables.stack_count = STACKS;
-	s->spans.list = s->span_list;
-	s->history = history_new(STACKS);
-}
-
-static void span(struct scene *s, enum activity a, uint32_t allocs, uint32_t frees)
-{
-	s->span_list[s->spans.count++] = (struct span){
-		.start_ns = s->time, .activity = (uint8_t)a, .allocs = allocs, .frees = frees
-	};
-	s->spans.activities |= 1u << a;
-}
-
-/* Allocates a block, and returns its index among the live ones. */
-static size_t born(struct scene *s, uint32_t stack, bytes size)
-{
-	s->live[s->live_count] = (struct mt_record){ .time_ns = ++s->time,
-						     .kind = MT_TENSOR_ALLOC,
-						     .address = s->time,
-						     .stack = stack,
-						     .bytes = size };
-	history_add(s->history, &s->live[s->live_count]);
-	return s->live_count++;
-}
-
-static void dies(struct scene *s, size_t at)
-{
-	history_take(s->history, &s->live[at]);
-	s->live[at].kind = 0;
-}
-
-static void transient(struct scene *s, uint32_t stack, bytes size)
-{
-	dies(s, born(s, stack, size));
-}
-
-/* The blocks that are live now, as the classification leaves them. */
-static struct lifetimes live_of(struct scene *s)
-{
-	struct lifetimes l = { 0 };
-
-	for (size_t i = 0; i < s->live_count; i++)
-		if (s->live[i].kind)
-			lifetimes_add(&l, &s->live[i]);
-	for (size_t i = 0; i < l.count; i++)
-		l.list[i].category = CATEGORY_TEMPORARIES;
-	inference_find_categories(&l, s->history, &s->spans, &s->tables);
-	return l;
-}
-
-static struct live_inference found(struct scene *s, bytes *cache)
-{
-	struct lifetimes l = live_of(s);
-	struct live_inference r = inference_live(&l, s->history, s->history, &s->spans, &s->tables);
-
-	*cache = 0;
-	for (size_t i = 0; i < l.count; i++)
-		*cache += l.list[i].category == CATEGORY_KV_CACHE ? l.list[i].alloc.bytes : 0;
-	lifetimes_release(&l);
-	history_free(s->history);
-	return r;
-}
-
-#define LAYERS 4
-
-/* A call under no_grad: each block is freed before the next one of its stack is made. */
-static void call(struct scene *s)
-{
-	transient(s, FIRST, 100 * KIB);
-	for (int i = 0; i < LAYERS; i++) {
-		transient(s, LAYER, 400 * KIB);
-		transient(s, LAYER_OUT, 100 * KIB);
-	}
-}
+ * uses. */
+#include "calls.h"
 
 /* A token: each layer's keys replace those of the token before. */
 static void decode(struct scene *s, size_t keys[LAYERS], bytes size)
@@ -227,81 +124,6 @@ static void keys_that_were_copied_are_told(void **state)
 	assert_int_equal(r.cache_token, LAYERS * KIB);
 }
 
-static void results_of_calls_are_found(void **state)
-{
-	struct scene s;
-	struct live_inference r;
-	bytes cache;
-
-	(void)state;
-	make(&s);
-	span(&s, ACTIVITY_MODEL, 100, 90);
-	for (int i = 0; i < 10; i++) {
-		call(&s);
-		born(&s, HEAD, 200 * KIB);
-	}
-	r = found(&s, &cache);
-	assert_true(r.is_inference);
-	assert_int_equal(cache, 0);
-	assert_int_equal(r.results, 10 * 200 * KIB);
-	assert_int_equal(r.results_blocks, 10);
-	assert_int_equal(r.results_stack, HEAD);
-}
-
-/* After `calls` calls of the model, between which the job's own code keeps 300 KiB. */
-static struct live_inference keeps_between(int calls)
-{
-	struct scene s;
-	bytes cache;
-
-	make(&s);
-	span(&s, ACTIVITY_MODEL, 100, 90);
-	for (int i = 0; i < 6; i++) {
-		call(&s);
-		if (i < calls)
-			born(&s, BATCH, 300 * KIB);
-	}
-	return found(&s, &cache);
-}
-
-static void what_own_code_keeps_between_three_calls_are_results(void **state)
-{
-	struct live_inference r = keeps_between(3);
-
-	(void)state;
-	assert_int_equal(r.results, 900 * KIB);
-	assert_int_equal(r.results_blocks, 3);
-	assert_int_equal(r.results_stack, BATCH);
-	assert_int_equal(keeps_between(2).results, 0);
-}
-
-/* A small head, which a loop calls `kept` times behind ten calls of the model, and more often for
- * what is dropped at once. */
-static struct live_inference keeps_features(int kept, int dropped)
-{
-	struct scene s;
-	bytes cache;
-
-	make(&s);
-	span(&s, ACTIVITY_MODEL, 100, 90);
-	for (int i = 0; i < 10; i++)
-		call(&s);
-	for (int i = 0; i < kept; i++)
-		born(&s, HEAD, 100 * KIB);
-	for (int i = 0; i < dropped; i++)
-		transient(&s, HEAD, 100 * KIB);
-	return found(&s, &cache);
-}
-
-static void a_module_whose_blocks_stay_has_results(void **state)
-{
-	(void)state;
-	assert_int_equal(keeps_features(8, 0).results, 800 * KIB);
-	assert_int_equal(keeps_features(8, 8).results, 800 * KIB);
-	assert_int_equal(keeps_features(8, 9).results, 0);
-	assert_int_equal(keeps_features(7, 0).results, 0);
-}
-
 /* Of the size that PyTorch's cuBLAS asks for on an H100: 32 MiB
  * (aten/src/ATen/cuda/CublasHandlePool.cpp) */
 static void the_workspace_of_cublas_stays(void **state)
@@ -417,33 +239,6 @@ static void the_clock_is_thinned_out(void **state)
 	history_free(h);
 }
 
-/* Twenty calls, of which one line of the model keeps `each` blocks, and others nothing. */
-static int is_inference_with(int each)
-{
-	struct scene s;
-	bytes cache;
-
-	make(&s);
-	for (int i = 0; i < 20; i++) {
-		span(&s, ACTIVITY_MAIN, 1, 0);
-		born(&s, BATCH, 10 * KIB);
-		span(&s, ACTIVITY_MODEL, 10, 9);
-		transient(&s, FIRST, 100 * KIB);
-		for (int k = 0; k < each; k++)
-			born(&s, LAYER, 50 * KIB);
-		transient(&s, LAYER_OUT, 100 * KIB);
-	}
-	return found(&s, &cache).is_inference;
-}
-
-/* nn.Sequential calls its layers from one line, so that a graph may be of one stack. */
-static void several_blocks_of_each_call_are_no_results(void **state)
-{
-	(void)state;
-	assert_true(is_inference_with(1));
-	assert_false(is_inference_with(3));
-}
-
 /* A simulation of thirty rounds around a small network: `lines` of the job's own code keep a block
  * of each round. */
 static int is_inference_around(uint32_t lines, bytes size)
@@ -483,15 +278,11 @@ int main(void)
 		cmocka_unit_test(caches_of_earlier_requests_are_told_apart),
 		cmocka_unit_test(calls_after_the_prompt_show_inference),
 		cmocka_unit_test(keys_that_were_copied_are_told),
-		cmocka_unit_test(results_of_calls_are_found),
-		cmocka_unit_test(what_own_code_keeps_between_three_calls_are_results),
-		cmocka_unit_test(a_module_whose_blocks_stay_has_results),
 		cmocka_unit_test(the_workspace_of_cublas_stays),
 		cmocka_unit_test(a_graph_without_a_backward_pass_is_unused),
 		cmocka_unit_test(a_first_forward_pass_may_train),
 		cmocka_unit_test(a_loss_rules_inference_out),
 		cmocka_unit_test(a_backward_pass_rules_inference_out),
-		cmocka_unit_test(several_blocks_of_each_call_are_no_results),
 		cmocka_unit_test(lines_that_keep_each_round_wait_for_a_backward_pass),
 		cmocka_unit_test(the_clock_is_thinned_out),
 	};

@@ -346,6 +346,55 @@ static void what_is_short_is_of_the_segment(void **state)
 	assert_int_equal(m->short_by, 8 * MIB);
 }
 
+/* Behind two steps, evaluate() calls the model three times, and the job's own code keeps what it
+ * computes of each result; then it fails. */
+static void what_is_computed_of_an_evaluations_results_is_of_its_run(void **state)
+{
+	struct fixture *f = *state;
+	uint32_t evaluate = write_frame(&f->w, "evaluate", "/job/train.py", 30),
+		 call = write_frame(&f->w, "Module._call_impl", TORCH "nn/modules/module.py", 1),
+		 forward = write_frame(&f->w, "Net.forward", "/job/net.py", 2),
+		 model = stack(f, forward, call, evaluate),
+		 own = stack(f, write_frame(&f->w, "score", "/job/net.py", 9), 0, 0);
+	const struct metrics *m;
+
+	for (int step = 0; step < 2; step++) {
+		drop(f, f->zero_grad, micro_batch(f), 5 * MIB);
+		make(f, f->temporary, MIB);
+	}
+	for (int i = 0; i < 5; i++) {
+		drop(f, model, make(f, model, 20 * MIB), 20 * MIB);
+		make(f, own, 10 * MIB);
+	}
+	f->w.header.exit_status = 1;
+	fixture_event(f, MT_TENSOR_OOM, 12 * MIB, 20 * MIB, model);
+	m = fixture_report(f)->metrics;
+	assert_int_equal(m->run_repeats, 5);
+	assert_int_equal(m->run_repeat_bytes, 50 * MIB);
+}
+
+/* Three steps are alike, but for one block of the last backward pass, which has no place. */
+static void blocks_of_backward_passes_have_no_place(void **state)
+{
+	struct fixture *f = *state;
+	const struct metrics *m;
+
+	for (int step = 0; step < 3; step++) {
+		uint64_t a = make(f, f->model, 10 * MIB),
+			 g = make_in_backward(f, f->small, step < 2 ? 5 * MIB : 500 * MIB);
+
+		drop_in_backward(f, a, 10 * MIB);
+		if (step < 2) {
+			make(f, f->temporary, MIB);
+			drop(f, f->zero_grad, g, 5 * MIB);
+		}
+	}
+	f->w.header.exit_status = 1;
+	fixture_event(f, MT_TENSOR_OOM, 12 * MIB, 20 * MIB, f->small);
+	m = fixture_report(f)->metrics;
+	assert_int_equal(m->size_ratio, 100);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -369,6 +418,8 @@ int main(void)
 		CASE(a_library_that_gives_back_does_not_grow),
 		CASE(the_peak_of_a_phase_may_be_its_begin),
 		CASE(what_is_short_is_of_the_segment),
+		CASE(what_is_computed_of_an_evaluations_results_is_of_its_run),
+		CASE(blocks_of_backward_passes_have_no_place),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

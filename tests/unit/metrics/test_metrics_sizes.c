@@ -383,28 +383,6 @@ static void a_tensor_between_calls_grows(void **state)
 	assert_int_equal(m.growing, 12 * MIB);
 }
 
-/* A line of the model makes 10 MiB in each step; in the third, a new place calls it, and it makes
- * 35 MiB. */
-static void a_pass_from_a_new_place_may_be_larger(void **state)
-{
-	static struct stack_info info[STACKS] = {
-		[LAYER] = { .model_hash = 7 }, [OWN] = { .model_hash = 7 }
-	};
-	struct tables tables = { .stack_count = STACKS, .stack_info = info };
-	struct metrics_pass p = { .tables = &tables };
-	struct stack_levels levels[STACKS] = { [LAYER] = { .last_step = 2, .now = 10 * MIB },
-					       [OWN] = { .last_step = 3, .now = 35 * MIB } };
-	struct metrics m = { 0 };
-	struct device_pass d = { .m = &m, .stacks = levels, .step = 2 };
-
-	(void)state;
-	metrics_find_larger(&p, &d);
-	assert_int_equal(m.run_size_ratio, 349);
-	info[OWN].model_hash = 8;
-	metrics_find_larger(&p, &d);
-	assert_int_equal(m.run_size_ratio, 0);
-}
-
 /* A first pass under a name of prediction: six lines of the model have blocks of several layers. */
 static void six_lines_of_layers_are_a_graph(void **state)
 {
@@ -485,7 +463,6 @@ int main(void)
 		cmocka_unit_test(what_is_as_large_as_a_layers_output_is_in_proportion),
 		cmocka_unit_test(the_backward_pass_has_gradients_of_all_sizes),
 		cmocka_unit_test(copies_of_the_jobs_own_code_are_logits),
-		cmocka_unit_test(a_pass_from_a_new_place_may_be_larger),
 		cmocka_unit_test(six_lines_of_layers_are_a_graph),
 		cmocka_unit_test(a_tensor_between_calls_grows),
 		cmocka_unit_test(a_line_whose_first_block_is_refused_is_not_new),
