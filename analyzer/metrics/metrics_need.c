@@ -4,10 +4,9 @@
 
 /* Adam's exp_avg and exp_avg_sq (torch/optim/adam.py, _init_group), each like its parameter. */
 #define STATES 2
-/* A graph keeps at least one byte of so many that the model allocates; with activation
- * checkpointing, see keeps_a_graph(). */
-#define KEPT_LEAST 20
-#define CHECKPOINTED_LEAST 50
+#define KEPT_LEAST 50 /* a graph keeps at least one byte of so many, see keeps_a_graph() */
+#define KEPT_SURELY 11
+#define LINES_EACH 8 /* a graph has layers' blocks of at least one line of the model in so many */
 /*
  * The tensors of the logits' size that the backward pass of a cross-entropy has at the same time:
  * the output of log_softmax, which was kept; the gradient that nll_loss passes on; and the one
@@ -19,15 +18,16 @@
 /*
  * Has the forward pass kept a graph? A pass keeps the outputs of its layers until the loss only if
  * a backward pass follows. Without gradients, the output of the last layer alone stays, and a cache
- * of keys and values: 0.3 % of the bytes that a model of two layers allocated, with a cache up to 3
- * %, and less with more layers. With gradients, 9 % and more stay; if all layers are checkpointed,
- * the input of each layer of some 20 tensors, 5 %.
+ * of keys and values: 0.3 % of the bytes that a model of two layers allocated, with a cache 2 to 5
+ * %, of two of the model's lines. With gradients, 9 % and more stay; fewer if most bytes are
+ * logits; if all layers are checkpointed, the input of each layer of some 20 tensors, 5 %.
  */
 static int keeps_a_graph(const struct metrics *m)
 {
-	bytes least = m->saw_recompute ? CHECKPOINTED_LEAST : KEPT_LEAST;
+	bytes live = m->run_live - m->logits, born = m->run_born - m->logits;
 
-	return m->run_live - m->logits >= (m->run_born - m->logits) / least;
+	return live >= born / KEPT_LEAST && (m->saw_recompute || live >= born / KEPT_SURELY ||
+					     LINES_EACH * m->run_layer_stacks >= m->model_stacks);
 }
 
 /* Does the job train? */
