@@ -105,6 +105,50 @@ static void a_checkpoint_that_is_being_read(void **state)
 	assert_saving(&m, "RESUME_DUPLICATE_STATE", SAVING_AT_LEAST, 60 * MIB);
 }
 
+/* An eighth of 800 MiB is there with eight chunks; a fused loss has next to none of it. The steps
+ * need 600 for something else. */
+static void one_chunk_of_the_logits_stays(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.step = m.steps = 4;
+	m.in_backward = 0;
+	m.in_forward = m.whole_measured = 1;
+	m.logits_blocks = 3;
+	m.logits = m.without_logits = 800 * MIB;
+	assert_saving(&m, "LOGITS_SPIKE", SAVING_ABOUT, 700 * MIB);
+	m.tags = TAGGED(TRAINER) | TAGGED(LIGER);
+	assert_saving(&m, "LOGITS_SPIKE", SAVING_ABOUT, 800 * MIB);
+	m.tags = 0;
+	m.without_logits = 600 * MIB;
+	assert_saving(&m, "LOGITS_SPIKE", SAVING_ABOUT, 600 * MIB);
+}
+
+/* Before the logits of a prompt, the call had needed 1800 MiB; with them 2300. */
+static void logits_of_a_prompt_are_not_all_of_a_peak(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.in_backward = 0;
+	m.in_forward = m.inference = m.source_last = 1;
+	m.step = m.steps = 0;
+	m.requested = m.logits = m.logits_block = 700 * MIB;
+	m.logits_blocks = m.request_is_logits = 1;
+	m.allocated = 1600 * MIB;
+	m.allocated_peak = 1800 * MIB;
+	m.peak_needed = 2300 * MIB;
+	m.activations = 100 * MIB;
+	assert_saving(&m, "LOGITS_OF_PROMPT", SAVING_ABOUT, 500 * MIB);
+	m.allocated_peak = 1600 * MIB;
+	assert_saving(&m, "LOGITS_OF_PROMPT", SAVING_ABOUT, 700 * MIB);
+	/* A copy of logits that are there already. */
+	m.logits_blocks = 2;
+	m.allocated_peak = 2200 * MIB;
+	assert_saving(&m, "LOGITS_OF_PROMPT", SAVING_ABOUT, 700 * MIB);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -114,6 +158,8 @@ int main(void)
 		cmocka_unit_test(an_evaluation_needs_what_it_adds_to_the_steps),
 		cmocka_unit_test(copies_in_an_evaluation_are_beside_the_steps),
 		cmocka_unit_test(a_checkpoint_that_is_being_read),
+		cmocka_unit_test(one_chunk_of_the_logits_stays),
+		cmocka_unit_test(logits_of_a_prompt_are_not_all_of_a_peak),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

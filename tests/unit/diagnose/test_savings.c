@@ -104,7 +104,8 @@ static void logits_beyond_the_steps_are_the_least(void **state)
 	m.in_backward = 0;
 	m.in_forward = 1;
 	m.logits_blocks = 3;
-	m.logits = m.without_logits = 900 * MIB;
+	m.logits = 1200 * MIB;
+	m.without_logits = 900 * MIB;
 	assert_saving(&m, "LOGITS_SPIKE", SAVING_AT_FAILURE, 900 * MIB);
 	m.whole_need = 2600 * MIB;
 	m.loss_to_come = 200 * MIB;
@@ -426,7 +427,7 @@ static void remedies_are_spelled_as_the_framework_does(void **state)
 	m.logits = 1200 * MIB;
 	assert_action(
 		&m, "LOGITS_SPIKE", 0,
-		"compute head and loss in chunks of the sequence, or a fused linear cross-entropy");
+		"compute head and loss in eight chunks of the sequence, or a fused linear cross-entropy");
 	m.tags |= TAGGED(LIGER);
 	assert_action(&m, "LOGITS_SPIKE", 0, "use_liger_kernel=True");
 }

@@ -53,6 +53,8 @@ static void the_last_position_makes_other_logits_needless(void **state)
 	m.in_backward = 0;
 	m.in_forward = m.in_evaluation = 1;
 	m.requested = m.logits = m.logits_block = GIB;
+	m.peak_needed = m.allocated + GIB;
+	m.allocated_peak = m.allocated;
 	m.logits_blocks = m.request_is_logits = 1;
 	m.activations = 100 * MIB;
 	m.size_growth = GIB;
