@@ -259,9 +259,10 @@ static int find_deep_copies(struct duplicates *d, const struct lifetime *const *
 
 static void find_remade(struct duplicates *d, const struct trained *n,
 			const struct lifetime *const *held, size_t count, const struct spans *spans,
-			const struct tables *t)
+			const struct tables *t, const struct failed_request *request,
+			uint64_t at_ns)
 {
-	struct remade r = remade_live(n, held, count, spans, t);
+	struct remade r = remade_live(n, held, count, spans, t, request, at_ns);
 
 	d->remade = r.bytes;
 	d->replicas = r.replicas;
@@ -406,7 +407,7 @@ struct duplicates duplicates_live(const struct lifetimes *l, const struct spans 
 	d.unstepped = unstepped_live(l, spans, t, now);
 	d.twin = twin_of(held, count);
 	d.has_deep_copy = has_deep_copy = find_deep_copies(&d, held, count, spans, t);
-	find_remade(&d, &n, held, count, spans, t);
+	find_remade(&d, &n, held, count, spans, t, request, at_ns);
 	d.data = data_set_live(&n, spans, t, held, count, now);
 	if (!has_own_weights)
 		find_gradient_copies(&d, &n, l, spans, t, request, at_ns);

@@ -121,15 +121,53 @@ static int is_like(const struct size_counts *before, bytes size)
 	return size_counts_count_near(before, size) || size_counts_count_near(before, size / 2);
 }
 
+/* A constructor asks for memory, and a block that its line made before the last optimizer's step is
+ * still there: of an earlier model of this kind. Returns when that step began; 0: it is not so. */
+static uint64_t constructed_again(const struct lifetime *const *held, size_t count,
+				  const struct spans *spans, const struct tables *t,
+				  const struct failed_request *request, uint64_t at_ns)
+{
+	uint64_t since_ns;
+
+	if (!request->bytes || !(tables_stack_flags(t, request->stack) & STACK_INIT))
+		return 0;
+	since_ns = last_optimizer(spans, at_ns);
+	for (size_t i = 0; since_ns && i < count; i++)
+		if (held[i]->alloc.stack == request->stack && held[i]->alloc.time_ns < since_ns)
+			return since_ns;
+	return 0;
+}
+
+/* The parameters that were made before a time. */
+static uint32_t add_before(struct size_counts *before, bytes *sum,
+			   const struct lifetime *const *held, size_t count, uint64_t since_ns)
+{
+	uint32_t blocks = 0;
+
+	for (size_t i = 0; since_ns && i < count; i++) {
+		const struct mt_record *r = &held[i]->alloc;
+
+		if (held[i]->category != CATEGORY_PARAMETERS || r->time_ns >= since_ns)
+			continue;
+		size_counts_add(before, r->bytes);
+		*sum = bytes_add(*sum, r->bytes);
+		blocks++;
+	}
+	size_counts_sort(before);
+	return blocks;
+}
+
 struct remade remade_live(const struct trained *n, const struct lifetime *const *held, size_t count,
-			  const struct spans *spans, const struct tables *t)
+			  const struct spans *spans, const struct tables *t,
+			  const struct failed_request *request, uint64_t at_ns)
 {
 	struct size_counts before = { 0 };
 	struct remade found = replicas_live(held, count, spans, t);
 	bytes anew = 0, alike = 0;
-	uint32_t blocks = 0, count_before = 0, large = 0;
+	uint32_t blocks = 0, count_before, large = 0;
 	bytes large_size = 0; /* of the first large parameter */
-	uint64_t since_ns = 0;
+	uint64_t since_ns = constructed_again(held, count, spans, t, request, at_ns);
+	int is_again = since_ns != 0;
 
 	if (!spans_have(spans, ACTIVITY_OPTIMIZER) && !spans_have(spans, ACTIVITY_BACKWARD)) {
 		struct remade service = models_of_service(held, count, spans, t);
@@ -139,16 +177,7 @@ struct remade remade_live(const struct trained *n, const struct lifetime *const 
 	for (size_t i = count; i-- > 0 && !since_ns;)
 		if (is_module(held[i], t))
 			since_ns = last_optimizer(spans, held[i]->alloc.time_ns);
-	for (size_t i = 0; since_ns && i < count; i++) {
-		const struct mt_record *r = &held[i]->alloc;
-
-		if (held[i]->category != CATEGORY_PARAMETERS || r->time_ns >= since_ns)
-			continue;
-		size_counts_add(&before, r->bytes);
-		found.bytes = bytes_add(found.bytes, r->bytes);
-		count_before++;
-	}
-	size_counts_sort(&before);
+	count_before = add_before(&before, &found.bytes, held, count, since_ns);
 	for (size_t i = 0; since_ns && i < count; i++) {
 		const struct mt_record *r = &held[i]->alloc;
 
@@ -164,7 +193,8 @@ struct remade remade_live(const struct trained *n, const struct lifetime *const 
 		alike = bytes_add(alike, is_like(&before, r->bytes) ? r->bytes : 0);
 	}
 	size_counts_release(&before);
-	if (blocks < MIN_REMADE ? !(large > 1 && alike == anew) : alike < anew / 10 * 9)
+	if (!is_again &&
+	    (blocks < MIN_REMADE ? !(large > 1 && alike == anew) : alike < anew / 10 * 9))
 		found.bytes = 0;
 	if (blocks < MIN_REMADE || found.bytes)
 		found.late = 0;

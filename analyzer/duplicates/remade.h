@@ -4,6 +4,7 @@
 
 #include "attribution/lifetime.h"
 #include "attribution/spans.h"
+#include "duplicates/duplicates.h"
 #include "duplicates/trained.h"
 #include "trace/tables.h"
 
@@ -21,11 +22,12 @@ struct remade {
  * The job has trained, and has made modules again since then, whose parameters have the sizes of
  * earlier ones that are still live: a cell that ran again, the next trial of a search, the next
  * fold. A deep copy is no such module: its original is trained on. A model of other sizes without
- * gradients and states is one that an evaluation uses. In a job without training, models that were
- * made between calls are counted. `held`: what is held, by the time of
- * allocation.
+ * gradients and states is one that an evaluation uses. A constructor that fails at `at_ns`, and
+ * whose line has made a block of an earlier model, makes such a module. In a job without training,
+ * models that were made between calls are counted. `held`: what is held, by the time of allocation.
  */
 struct remade remade_live(const struct trained *n, const struct lifetime *const *held, size_t count,
-			  const struct spans *spans, const struct tables *t);
+			  const struct spans *spans, const struct tables *t,
+			  const struct failed_request *request, uint64_t at_ns);
 
 #endif

@@ -217,6 +217,42 @@ static void a_model_made_again_is_one_too_many_beside_a_teacher(void **state)
 	assert_cause(&m, "SECOND_MODEL");
 }
 
+/* In a call that only infers, layers make most of all: they are large with the batch. Tensors of
+ * the job's own code are out of proportion there, too. */
+static void what_layers_make_in_inference_goes_with_the_batch(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.in_backward = 0;
+	m.in_forward = m.predicts_all = m.run_evaluates = 1;
+	m.step = m.steps = 0;
+	m.pass_live = m.huge_sum = 1200 * MIB;
+	m.huge = 400 * MIB;
+	m.huge_blocks = 6;
+	m.huge_lines = 2;
+	assert_cause(&m, "INFERENCE_BATCH");
+	m.huge_own = 800 * MIB;
+	assert_cause(&m, "HUGE_TENSORS");
+}
+
+/* No optimizer has shown. Four backward passes may be within one loss, and nineteen are steps. */
+static void many_steps_are_no_derivatives_of_one_loss(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.step = m.steps = 20;
+	m.backward_kept = m.leak_bytes = m.leak_autograd = 1200 * MIB;
+	m.backward_kept_blocks = 200;
+	m.gradients = 20 * MIB;
+	m.leak_blocks = 190;
+	m.leak_steps = 4;
+	assert_cause(&m, "BACKWARD_KEPT");
+	m.leak_steps = 19;
+	assert_cause(&m, "LEAK_GRAPH_RETAINED");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -231,6 +267,8 @@ int main(void)
 		cmocka_unit_test(results_that_stay_for_steps_are_a_leak),
 		cmocka_unit_test(a_name_and_a_larger_batch_are_an_evaluation),
 		cmocka_unit_test(a_model_made_again_is_one_too_many_beside_a_teacher),
+		cmocka_unit_test(what_layers_make_in_inference_goes_with_the_batch),
+		cmocka_unit_test(many_steps_are_no_derivatives_of_one_loss),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -157,6 +157,23 @@ static void a_model_that_will_be_converted_is_the_same(void **state)
 	assert_int_equal(d.remade, 36 * MIB);
 }
 
+/* A constructor fails with the first block of another model: its line has made one like it. */
+static void a_constructor_that_fails_makes_a_model_again(void **state)
+{
+	const struct failed_request request = { .stack = OPTIMIZER, .bytes = 9 * MIB };
+	struct scene s;
+
+	(void)state;
+	trained_once(&s);
+	s.info[OPTIMIZER].flags = STACK_FRAMES | STACK_INIT;
+	assert_int_equal(duplicates_live(&s.live, &s.all, &s.tables, &request, 60).remade, 0);
+	block(&s, 2, OPTIMIZER, 9 * MIB, CATEGORY_BUFFERS);
+	assert_int_equal(duplicates_live(&s.live, &s.all, &s.tables, &request, 60).remade,
+			 36 * MIB);
+	s.info[OPTIMIZER].flags = STACK_FRAMES;
+	assert_int_equal(duplicates_live(&s.live, &s.all, &s.tables, &request, 60).remade, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -168,6 +185,7 @@ int main(void)
 		cmocka_unit_test(two_sizes_that_are_all_there_are_a_model),
 		cmocka_unit_test(models_that_a_service_made_between_calls_are_kept),
 		cmocka_unit_test(a_model_that_will_be_converted_is_the_same),
+		cmocka_unit_test(a_constructor_that_fails_makes_a_model_again),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
