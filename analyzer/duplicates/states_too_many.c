@@ -13,13 +13,16 @@ bytes states_too_many(const struct trained *n, int has_deep_copy)
 
 	for (size_t i = 0; i < n->states.count; i++) {
 		const struct size_count *s = &n->states.list[i];
-		uint64_t parameters = has_deep_copy && n->by_gradients
-					      ? trained_of(n, s->size)
-					      : trained_at_most(n, s->size);
+		int by_gradients = has_deep_copy && n->by_gradients;
+		/* The allocator may have left more or less with a parameter's block. */
+		uint64_t parameters =
+			by_gradients ? trained_near(n, s->size) : trained_near_at_most(n, s->size);
+		int has_same =
+			(by_gradients ? trained_of(n, s->size) : trained_at_most(n, s->size)) != 0;
 		bytes blocks = bytes_times(s->size, s->count);
 
 		all = bytes_add(all, blocks);
-		if (!parameters || s->count <= TRAINED_MOST_STATES * parameters)
+		if (!has_same || s->count <= TRAINED_MOST_STATES * parameters)
 			continue;
 		too_many = bytes_add(too_many, blocks);
 		sum = bytes_add(sum, bytes_times(s->size, s->count - ADAM_STATES * parameters));
