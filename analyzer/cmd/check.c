@@ -164,12 +164,33 @@ static void check_growth(struct checked_rules *v, const struct report *r, const 
 	add(v, x);
 }
 
-/* The reason why the peak of the baseline is no limit; NULL: it is one. */
-static const char *why_no_baseline(const struct report *base, enum level m)
+static int attempt_of(const struct rank *r)
+{
+	return r->restart_count == NO_RANK ? 0 : r->restart_count;
+}
+
+/* Did the last attempt of the job run out of memory? Another rank was ended with it. */
+static int ran_out(const struct report *r)
+{
+	int last = 0, ended = 0;
+
+	for (size_t i = 0; i < r->count; i++)
+		if (attempt_of(&r->ranks[i]) > last)
+			last = attempt_of(&r->ranks[i]);
+	for (size_t i = 0; i < r->count; i++)
+		ended |= attempt_of(&r->ranks[i]) == last && r->ranks[i].end == END_OOM;
+	return ended;
+}
+
+/* The reason why nothing can be said beside the peak of the baseline, `limit`; NULL: something can.
+ * A baseline that ran out of memory needs more than its peak: a lower one is lower than that, too.
+ */
+static const char *why_no_limit(const struct report *base, const struct report *r, enum level m,
+				bytes limit)
 {
 	if (why_unknown(base, m))
 		return "the peak of the baseline is not known";
-	if (largest(base, m)->end == END_OOM)
+	if (ran_out(base) && rank_level(largest(r, m), m) > limit)
 		return "the baseline ran out of memory, so that it needs more than its peak";
 	return NULL;
 }
@@ -181,27 +202,22 @@ static void check_baseline(struct checked_rules *v, const struct report *r,
 						   "baseline-device" };
 
 	for (enum level m = 0; m < LEVELS; m++) {
-		const char *why = why_no_baseline(base, m);
-		bytes was = why ? 0 : rank_level(largest(base, m), m);
+		bytes was = why_unknown(base, m) ? 0 : rank_level(largest(base, m), m);
 		struct checked_rule x = { .rule = rules[m],
 					  .limit = was + limit_of(tolerance, was) };
 
 		/* Two files of other tools are compared by what both tell. */
 		if (!is_told(base, m) && !is_told(r, m))
 			continue;
-		if (why)
-			add(v, (struct checked_rule){ .rule = rules[m],
-						      .limit = UNKNOWN_BYTES,
-						      .is_unknown = 1,
-						      .remark = why });
+		if (why_no_limit(base, r, m, x.limit))
+			add(v,
+			    (struct checked_rule){ .rule = rules[m],
+						   .limit = UNKNOWN_BYTES,
+						   .is_unknown = 1,
+						   .remark = why_no_limit(base, r, m, x.limit) });
 		else
 			check_level(v, r, m, x);
 	}
-}
-
-static int attempt_of(const struct rank *r)
-{
-	return r->restart_count == NO_RANK ? 0 : r->restart_count;
 }
 
 static int has_attempts(const struct report *r)

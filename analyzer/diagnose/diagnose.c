@@ -44,11 +44,10 @@ static struct saved about(bytes n)
 }
 
 /* Had the steps before the one that failed less than half of the bytes? They do not tell then how
- * much more of them it would have needed. An evaluation behind a step is no part of the steps. */
+ * much more of them it would have needed. */
 static int is_growth(const struct metrics *m, bytes n)
 {
-	return m->failed && m->whole_measured &&
-	       (m->size_growth > n / 2 || (m->in_evaluation && m->size_growth));
+	return m->failed && m->whole_measured && m->size_growth > n / 2;
 }
 
 /* What a forward pass has of it by now, whose rest makes more. If it is much beside the gradients

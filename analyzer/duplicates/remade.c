@@ -121,8 +121,19 @@ static int is_like(const struct size_counts *before, bytes size)
 	return size_counts_count_near(before, size) || size_counts_count_near(before, size / 2);
 }
 
-/* A constructor asks for memory, and a block that its line made before the last optimizer's step is
- * still there: of an earlier model of this kind. Returns when that step began; 0: it is not so. */
+/* Is it a parameter or a buffer like the request, or of half or twice its size? */
+static int is_of_module(const struct lifetime *l, bytes request)
+{
+	bytes size = l->alloc.bytes;
+
+	return (l->category == CATEGORY_PARAMETERS || l->category == CATEGORY_BUFFERS) &&
+	       (sizes_are_alike(size, request) || sizes_are_alike(size, request / 2) ||
+		sizes_are_alike(size, 2 * request));
+}
+
+/* A constructor asks for memory, and a block like it that its line made before the last optimizer's
+ * step is still there: of an earlier model of this kind. Returns when that step began; 0: it is not
+ * so. */
 static uint64_t constructed_again(const struct lifetime *const *held, size_t count,
 				  const struct spans *spans, const struct tables *t,
 				  const struct failed_request *request, uint64_t at_ns)
@@ -133,7 +144,8 @@ static uint64_t constructed_again(const struct lifetime *const *held, size_t cou
 		return 0;
 	since_ns = last_optimizer(spans, at_ns);
 	for (size_t i = 0; since_ns && i < count; i++)
-		if (held[i]->alloc.stack == request->stack && held[i]->alloc.time_ns < since_ns)
+		if (held[i]->alloc.stack == request->stack && held[i]->alloc.time_ns < since_ns &&
+		    is_of_module(held[i], request->bytes))
 			return since_ns;
 	return 0;
 }

@@ -3,6 +3,24 @@
 #define ADAM_STATES 2 /* of each parameter */
 #define MOST 90       /* percent of the parameters, by their bytes */
 
+/*
+ * The share of the states of a size that one optimizer has not, as that of all of about that size:
+ * the allocator may have left more or less with the block of a state than with that of its
+ * parameter.
+ */
+static bytes beyond_adam(const struct trained *n, const struct size_count *s)
+{
+	uint64_t parameters = size_counts_count_near(&n->parameters, s->size),
+		 gradients = size_counts_count_near(&n->gradients, s->size),
+		 states = size_counts_count_near(&n->states, s->size);
+
+	parameters = gradients > parameters ? gradients : parameters;
+	if (states <= TRAINED_MOST_STATES * parameters)
+		return 0;
+	return bytes_times(s->size, s->count) / (bytes)states *
+	       (bytes)(states - ADAM_STATES * parameters);
+}
+
 /* The states of a second optimizer, which may be allocating them: there are more states than one
  * optimizer has for each parameter. The bytes beyond Adam's are of the second. Of a model and its
  * deep copy, gradients show which one is trained. Two equal models may be trained in turn, each
@@ -14,18 +32,17 @@ bytes states_too_many(const struct trained *n, int has_deep_copy)
 	for (size_t i = 0; i < n->states.count; i++) {
 		const struct size_count *s = &n->states.list[i];
 		int by_gradients = has_deep_copy && n->by_gradients;
-		/* The allocator may have left more or less with a parameter's block. */
 		uint64_t parameters =
-			by_gradients ? trained_near(n, s->size) : trained_near_at_most(n, s->size);
-		int has_same =
-			(by_gradients ? trained_of(n, s->size) : trained_at_most(n, s->size)) != 0;
-		bytes blocks = bytes_times(s->size, s->count);
+			by_gradients ? trained_of(n, s->size) : trained_at_most(n, s->size);
+		bytes blocks = bytes_times(s->size, s->count), beyond;
 
 		all = bytes_add(all, blocks);
-		if (!has_same || s->count <= TRAINED_MOST_STATES * parameters)
+		if (!parameters || s->count <= TRAINED_MOST_STATES * parameters)
 			continue;
-		too_many = bytes_add(too_many, blocks);
-		sum = bytes_add(sum, bytes_times(s->size, s->count - ADAM_STATES * parameters));
+		beyond = by_gradients ? bytes_times(s->size, s->count - ADAM_STATES * parameters)
+				      : beyond_adam(n, s);
+		too_many = bytes_add(too_many, beyond ? blocks : 0);
+		sum = bytes_add(sum, beyond);
 	}
 	return too_many > all / 2 ? sum : 0;
 }

@@ -113,14 +113,6 @@ uint64_t trained_at_most(const struct trained *n, bytes size)
 	return gradients > parameters ? gradients : parameters;
 }
 
-uint64_t trained_near_at_most(const struct trained *n, bytes size)
-{
-	uint64_t parameters = size_counts_count_near(&n->parameters, size);
-	uint64_t gradients = size_counts_count_near(&n->gradients, size);
-
-	return gradients > parameters ? gradients : parameters;
-}
-
 int trained_has(const struct trained *n, bytes size)
 {
 	return size_counts_find(&n->parameters, size) || trained_of(n, size);

@@ -32,7 +32,6 @@ uint64_t trained_near(const struct trained *n, bytes size);
 /* The parameters of a size, or its gradients if those are more: what has a gradient is a parameter,
  * whatever category its own block has. */
 uint64_t trained_at_most(const struct trained *n, bytes size);
-uint64_t trained_near_at_most(const struct trained *n, bytes size);
 /* Does a parameter have this size? */
 int trained_has(const struct trained *n, bytes size);
 /* Have all gradients together this size, or all parameters, but for what is too small to count? */

@@ -490,8 +490,8 @@ void metrics_at_moment(const struct metrics_pass *p, unsigned device)
 	metrics_find_inference(p, s.d, live_at(s.d));
 	metrics_find_leaks(p->tables, s.d, s.surviving, s.surviving_count);
 	record_size_ratio(&s);
-	metrics_find_larger(p, s.d);
 	finish(&s);
+	metrics_find_larger(p, s.d);
 	metrics_find_need(p, s.d);
 	free(s.surviving);
 }

@@ -26,8 +26,9 @@ static int keeps_a_graph(const struct metrics *m)
 {
 	bytes live = m->run_live - m->logits, born = m->run_born - m->logits;
 
-	return live >= born / KEPT_LEAST && (m->saw_recompute || live >= born / KEPT_SURELY ||
-					     LINES_EACH * m->run_layer_stacks >= m->model_stacks);
+	return live >= born / KEPT_LEAST &&
+	       (m->tags & TAGGED(RECOMPUTE) || live >= born / KEPT_SURELY ||
+		LINES_EACH * m->run_layer_stacks >= m->model_stacks);
 }
 
 /* Does the job train? */

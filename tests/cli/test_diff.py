@@ -248,9 +248,16 @@ class OutOfMemory(Case):
         self.assertEqual(self.diff(lived + "," + died, died, 2)[0][1], "            1 of 2 runs: " + (line % (step, "A")).strip())
         said = self.run_([MEMTRACE, "diff", lived, died], COLUMNS=200).stdout    # without a limit there is a result
         self.assertNotIn("OVER", said)
-        said = self.run_([MEMTRACE, "check", "--baseline", died, lived], status=2).stdout
-        self.assertEqual(re.findall(r"^\?     baseline-(\w+) +the baseline ran out of memory, so that it needs more than its peak$", said, re.M), ["peak", "reserved", "device"])
         self.run_([MEMTRACE, "check", "--baseline", lived, lived])
+
+    def test_a_death_is_a_baseline_for_less(self):
+        """It needs more than its peak: nothing is known of a job that had more, and one that had less is below it."""
+        died, less, more = (os.path.join(self.dir, name) for name in ("died", "less", "more"))
+        for self.traces, steps, memory, status in (died, "100", "3GiB", 1), (less, "2", "8GiB", 0), (more, "8", "8GiB", 0):
+            self.simulate([python(), JOBS + "/leak.py", "512", steps], "--memory", memory, status=status)
+        self.run_([MEMTRACE, "check", "--baseline", died, less])
+        said = self.run_([MEMTRACE, "check", "--baseline", died, more], status=2).stdout
+        self.assertEqual(re.findall(r"^\?     baseline-(\w+) +the baseline ran out of memory, so that it needs more than its peak$", said, re.M), ["peak", "reserved", "device"])
 
 
 class SeveralRanks(Case):

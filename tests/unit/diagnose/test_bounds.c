@@ -86,6 +86,10 @@ static void copies_in_an_evaluation_are_beside_the_steps(void **state)
 	assert_saving(&m, "SECOND_MODEL", SAVING_AT_LEAST, 600 * MIB);
 	m.size_growth = 900 * MIB;
 	assert_saving(&m, "SECOND_MODEL", SAVING_AT_LEAST, 656 * MIB);
+	/* An average of the weights was there before: the steps have it, too. */
+	m.copying = 0;
+	m.size_growth = 100 * MIB;
+	assert_saving(&m, "SECOND_MODEL", SAVING_ABOUT, 400 * MIB);
 }
 
 /* Something else was there before, which needed nearly as much as half of a checkpoint. */
@@ -143,6 +147,11 @@ static void logits_of_a_prompt_are_not_all_of_a_peak(void **state)
 	assert_saving(&m, "LOGITS_OF_PROMPT", SAVING_ABOUT, 500 * MIB);
 	m.allocated_peak = 1600 * MIB;
 	assert_saving(&m, "LOGITS_OF_PROMPT", SAVING_ABOUT, 700 * MIB);
+	/* The peak may have been one of logits, of an earlier prompt. */
+	m.allocated_peak = 1800 * MIB;
+	m.inference_calls = 2;
+	assert_saving(&m, "LOGITS_OF_PROMPT", SAVING_ABOUT, 700 * MIB);
+	m.inference_calls = 1;
 	/* A copy of logits that are there already. */
 	m.logits_blocks = 2;
 	m.allocated_peak = 2200 * MIB;

@@ -172,6 +172,13 @@ static void a_constructor_that_fails_makes_a_model_again(void **state)
 			 36 * MIB);
 	s.info[OPTIMIZER].flags = STACK_FRAMES;
 	assert_int_equal(duplicates_live(&s.live, &s.all, &s.tables, &request, 60).remade, 0);
+	/* A batch that has a constructor is no model, and another size is another model. */
+	s.info[OPTIMIZER].flags = STACK_FRAMES | STACK_INIT;
+	s.list[s.live.count - 1].category = CATEGORY_INPUTS;
+	assert_int_equal(duplicates_live(&s.live, &s.all, &s.tables, &request, 60).remade, 0);
+	s.list[s.live.count - 1].category = CATEGORY_BUFFERS;
+	s.list[s.live.count - 1].alloc.bytes = 30 * MIB;
+	assert_int_equal(duplicates_live(&s.live, &s.all, &s.tables, &request, 60).remade, 0);
 }
 
 int main(void)

@@ -123,12 +123,33 @@ static void a_cache_of_keys_is_no_graph(void **state)
 	assert_int_equal(m->moment_need, 0);
 }
 
+/* The same, but for the input of each layer, which checkpointing keeps. */
+static void checkpointed_layers_keep_a_graph(void **state)
+{
+	struct fixture *f = *state;
+	uint32_t call = write_frame(&f->w, "Module._call_impl", TORCH "nn/modules/module.py", 1),
+		 checkpoint = write_frame(&f->w, "checkpoint", TORCH "utils/checkpoint.py", 480),
+		 lines[8];
+
+	for (uint32_t i = 0; i < ARRAY_SIZE(lines); i++)
+		lines[i] = stack(f, write_frame(&f->w, "Net.forward", "/job/net.py", 3 + i), call,
+				 checkpoint);
+	make(f, f->setup, 100 * MIB);
+	for (int i = 0; i < 12; i++) {
+		for (size_t k = 0; k < ARRAY_SIZE(lines); k++)
+			drop(f, lines[k], make(f, lines[k], 7 * MIB), 7 * MIB);
+		make(f, f->model, 2 * MIB);
+	}
+	assert_true(failed(f, f->model, 5 * MIB)->pass_unfinished);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		CASE(an_unfinished_pass_shows_the_least),      CASE(setting_up_needs_no_step),
 		CASE(a_pass_without_gradients_trains_nothing), CASE(gradients_tell_what_is_trained),
 		CASE(blocks_of_the_logits_size_are_no_loss),   CASE(a_cache_of_keys_is_no_graph),
+		CASE(checkpointed_layers_keep_a_graph),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
