@@ -11,7 +11,7 @@ class Room(Case):
         return self.report()
 
     def test_a_card_that_is_nearly_full(self):
-        """The logits of 4 x 1024 tokens over 50304 words in fp32 are 786 MiB; the loss and its backward pass have three such blocks."""
+        """The logits of 4 x 1024 tokens over 50304 words in fp32 are 786 MiB; the loss and its backward pass have three such blocks, of which an eighth stays with eight chunks."""
         report = self.job("logits", "--memory", "3950MiB")
         rank, = report["ranks"]
         self.assertEqual(rank["end"], "exit")
@@ -21,7 +21,7 @@ class Room(Case):
         self.assertAlmostEqual(advice["remedies"][0]["saving_bytes"], 3 * 4 * 1024 * 50304 * 4 * 7 // 8, delta=200 * MiB)
         text = " ".join(self.text().split())
         self.assertRegex(text, r"^advice up to 3\.8 GiB of 3\.9 GiB were in use, 9\d\.\d %.*; a finding with a remedy: LOGITS_SPIKE (?:high|medium|low) confidence: .* "
-                               r"fix 1\. compute head and loss in chunks .* saves about 2\.\d GiB")
+                               r"fix 1\. compute head and loss in eight chunks .* saves about 2\.\d GiB")
 
     def test_pinned_memory_that_grows(self):
         """20 steps pin a buffer of 32 MiB each, of which one would do. The card is far from full: its advice comes if it is asked for."""
