@@ -147,6 +147,28 @@ def watched(blocks=24, steps_a_block=15):
                 "%.3f to %.3f (25-75 %%), %d pairs" % (q[0], q[2], len(ratios)), 1.02, k == 0)    # two programs share the wall time of two cores
 
 
+# What a command uses, written to a descriptor. The kernel counts the memory of the process that starts a command as the command's, so that a small one does.
+USED = """
+import os, resource, subprocess, sys
+status = subprocess.run(sys.argv[2:]).returncode
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+os.write(int(sys.argv[1]), b"%f %f" % (used.ru_utime + used.ru_stime, used.ru_maxrss / 1024))
+sys.exit(status != 0)
+"""
+
+
+def used_by(command, out=subprocess.DEVNULL):
+    """The processor time in seconds, and the largest memory in MiB, of a command that must succeed."""
+    told, tells = os.pipe()
+    p = subprocess.Popen([sys.executable, "-S", "-c", USED, str(tells), *command], stdout=out, pass_fds=(tells,))
+    os.close(tells)
+    with open(told) as f:
+        said = f.read().split()
+    if p.wait():
+        sys.exit("bench: %s failed" % " ".join(command))
+    return tuple(map(float, said))
+
+
 def big_trace(events, *live):
     """With some hundred live blocks, or with the given number."""
     shutil.rmtree(TRACES, ignore_errors=True)
@@ -155,22 +177,12 @@ def big_trace(events, *live):
     line("bytes of file an event, %d events" % counted, "%.2f" % (os.path.getsize(path) / counted), "", "bar 36")
     speeds, memory = [], 0
     for _ in range(5):
-        p = subprocess.Popen([os.path.join(BUILD, "memtrace"), "report", "--json", path], stdout=subprocess.DEVNULL)
-        _, _, usage = os.wait4(p.pid, 0)
-        speeds.append(counted / (usage.ru_utime + usage.ru_stime) / 1e6)
-        memory = max(memory, usage.ru_maxrss)
+        seconds, used = used_by([os.path.join(BUILD, "memtrace"), "report", "--json", path])
+        speeds.append(counted / seconds / 1e6)
+        memory = max(memory, used)
     line("report: million events a second of one core, %d live blocks" % (live[0] if live else 300), "%.1f" % statistics.median(speeds),
          "%.1f to %.1f in 5 runs" % (min(speeds), max(speeds)), "bar 10")
-    line("report: largest memory, the mapped file's pages included", "%d MiB" % (memory // 1024), "", "")
-
-
-def used_by(command, out=subprocess.DEVNULL):
-    """The processor time in seconds, and the largest memory in MiB, of a command that must succeed."""
-    p = subprocess.Popen(command, stdout=out)
-    _, status, usage = os.wait4(p.pid, 0)
-    if status:
-        sys.exit("bench: %s failed" % " ".join(command))
-    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+    line("report: largest memory, the mapped file's pages included", "%d MiB" % memory, "", "")
 
 
 def exports(events):
@@ -203,13 +215,11 @@ def many_ranks(ranks=1024, events=100_000):
     times, memory = [], 0
     for _ in range(5):
         start = time.perf_counter()
-        p = subprocess.Popen([os.path.join(BUILD, "memtrace"), "report", job], stdout=subprocess.DEVNULL)
-        _, _, usage = os.wait4(p.pid, 0)
+        memory = max(memory, used_by([os.path.join(BUILD, "memtrace"), "report", job])[1])
         times.append(time.perf_counter() - start)
-        memory = max(memory, usage.ru_maxrss)
     line("report of %d ranks of %d events each" % (ranks, events), "%.1f s" % statistics.median(times),
          "%.1f to %.1f in 5 runs" % (min(times), max(times)), "bar 20")
-    line("  its largest memory", "%d MiB" % (memory // 1024), "", "bar 1024")
+    line("  its largest memory", "%d MiB" % memory, "", "bar 1024")
     shutil.rmtree(job)
 
 
