@@ -22,6 +22,12 @@ static inline uint32_t tables_stack_flags(const struct tables *t, uint32_t stack
 	return tables_stack_info(t, stack)->flags;
 }
 
+/* Has the stack a Python frame? */
+static inline int tables_stack_has_frames(const struct tables *t, uint32_t stack)
+{
+	return (tables_stack_flags(t, stack) & STACK_FRAMES) != 0;
+}
+
 /* Flags of activities whose blocks do not belong to one training step. */
 #define STACK_NOT_OF_A_STEP                                                             \
 	(STACK_INIT | STACK_LOADING | STACK_SAVING | STACK_OPTIMIZER | STACK_BACKWARD | \

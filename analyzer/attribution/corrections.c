@@ -14,7 +14,7 @@
 
 static int has_no_stack(const struct block_context *c, const struct lifetime *l)
 {
-	return !(tables_stack_flags(c->in.tables, l->alloc.stack) & STACK_FRAMES);
+	return !tables_stack_has_frames(c->in.tables, l->alloc.stack);
 }
 
 /* The sizes of the blocks of some categories. */

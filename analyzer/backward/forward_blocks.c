@@ -46,7 +46,7 @@ static void begin(struct forward_blocks *f)
 void forward_blocks_add(struct forward_blocks *f, const struct tables *t, const struct mt_record *r)
 {
 	uint64_t position = f->count, back;
-	int is_framed = (tables_stack_flags(t, r->stack) & STACK_FRAMES) != 0;
+	int is_framed = tables_stack_has_frames(t, r->stack);
 	uint32_t *head;
 
 	if (!f->ring)

@@ -205,16 +205,16 @@ static void check_baseline(struct checked_rules *v, const struct report *r,
 		bytes was = why_unknown(base, m) ? 0 : rank_level(largest(base, m), m);
 		struct checked_rule x = { .rule = rules[m],
 					  .limit = was + limit_of(tolerance, was) };
+		const char *why = why_no_limit(base, r, m, x.limit);
 
 		/* Two files of other tools are compared by what both tell. */
 		if (!is_told(base, m) && !is_told(r, m))
 			continue;
-		if (why_no_limit(base, r, m, x.limit))
-			add(v,
-			    (struct checked_rule){ .rule = rules[m],
-						   .limit = UNKNOWN_BYTES,
-						   .is_unknown = 1,
-						   .remark = why_no_limit(base, r, m, x.limit) });
+		if (why)
+			add(v, (struct checked_rule){ .rule = rules[m],
+						      .limit = UNKNOWN_BYTES,
+						      .is_unknown = 1,
+						      .remark = why });
 		else
 			check_level(v, r, m, x);
 	}

@@ -17,7 +17,7 @@ static void find_kept(const struct tables *t, struct metrics *m, const struct sn
 
 		if ((g->category != CATEGORY_TEMPORARIES && g->category != CATEGORY_ACTIVATIONS) ||
 		    !(t->thread_flags[g->thread] & THREAD_AUTOGRAD) ||
-		    tables_stack_flags(t, g->stack) & STACK_FRAMES)
+		    tables_stack_has_frames(t, g->stack))
 			continue;
 		add(&m->backward_kept, g->bytes);
 		m->backward_kept_blocks += (int64_t)g->blocks;

@@ -42,17 +42,12 @@ static int is_one_size(const struct block_group *g, bytes size)
 	return is_of_step(g) && g->smallest == g->largest && same_size(g->largest, size);
 }
 
-static int has_frames(const struct tables *t, uint32_t stack)
-{
-	return (tables_stack_flags(t, stack) & STACK_FRAMES) != 0;
-}
-
 /* Counts blocks of the size, if the job's own code or its backward pass allocated them. */
 static void count(struct doubled *n, const struct tables *t, uint32_t stack, uint64_t blocks)
 {
 	int is_own = tables_stack_is_own_code(t, stack);
 
-	if (!is_own && has_frames(t, stack))
+	if (!is_own && tables_stack_has_frames(t, stack))
 		return;
 	n->blocks += blocks;
 	if (is_own && (!n->first || stack < n->first))
@@ -72,7 +67,7 @@ void metrics_find_doubled(const struct metrics_pass *p, const struct device_pass
 
 		/* Blocks of a backward pass that have no line are one group, of all sizes. */
 		if (is_of_step(g) && same_size(g->largest, n.size) &&
-		    !has_frames(p->tables, g->stack))
+		    !tables_stack_has_frames(p->tables, g->stack))
 			count(&n, p->tables, g->stack, g->alike);
 		else if (is_one_size(g, n.size))
 			count(&n, p->tables, g->stack, g->blocks);

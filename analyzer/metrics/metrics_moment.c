@@ -58,7 +58,7 @@ static int is_copy(const struct moment_pass *s, uint32_t stack, bytes size)
 {
 	stack_tags tags = tags_at(s->p, stack);
 
-	return tables_stack_flags(s->p->tables, stack) & STACK_FRAMES &&
+	return tables_stack_has_frames(s->p->tables, stack) &&
 	       !(tags & (TAGGED(MODEL) | TAGGED(LOSS) | TAGGED(OPTIMIZER) | TAGGED(LOAD) |
 			 TAGGED(LOAD_STATE) | TAGGED(BUCKET) | TAGGED(CLIP) | TAGGED(SAVE) |
 			 TAGGED(FSDP_GATHER) | TAGGED(ZERO_GATHER) | TAGGED(ZERO))) &&
@@ -111,7 +111,7 @@ static void add_request(struct moment_pass *s)
 	}
 	m->request_is_state = (tags & TAGGED(STATE)) != 0;
 	m->request_is_gradient = m->in_backward && is_parameter_size(s, n) &&
-				 !(tables_stack_flags(s->p->tables, f->stack) & STACK_FRAMES);
+				 !tables_stack_has_frames(s->p->tables, f->stack);
 	add(&m->clipping, tags & TAGGED(CLIP) ? n : 0);
 	add(&m->saving, tags & TAGGED(SAVE) ? n : 0);
 	m->copying = !m->in_backward && s->d->run > 1 && is_copy(s, f->stack, n);
@@ -190,8 +190,7 @@ static void add_origin(struct moment_pass *s, const struct mt_record *r, stack_t
 		add(&m->unsharded_gradients, r->bytes);
 	if (autograd && tag.step != (uint16_t)s->d->step) {
 		add(&m->old_gradients, r->bytes);
-		add(&s->old,
-		    tables_stack_flags(s->p->tables, r->stack) & STACK_FRAMES ? 0 : r->bytes);
+		add(&s->old, tables_stack_has_frames(s->p->tables, r->stack) ? 0 : r->bytes);
 		s->old_blocks++;
 	}
 	if (autograd && m->in_backward && tag.run == s->d->run && is_parameter_size(s, r->bytes))
@@ -240,7 +239,7 @@ static void record_size_ratio(const struct moment_pass *s)
 
 		/* Without frames, it is no place: all that a backward pass makes has one stack. */
 		if (l->last_step != d->step + 1 || !l->before ||
-		    !(tables_stack_flags(s->p->tables, (uint32_t)i) & STACK_FRAMES) ||
+		    !tables_stack_has_frames(s->p->tables, (uint32_t)i) ||
 		    s->p->tags[i] & (TAGGED(OPTIMIZER) | TAGGED(SAVE) | TAGGED(LOAD)))
 			continue;
 		expert = (s->p->tags[i] & TAGGED(EXPERT)) != 0;

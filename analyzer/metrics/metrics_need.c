@@ -101,7 +101,7 @@ static int converts_within(const struct metrics_pass *p, const struct device_pas
 
 	/* A request of the backward pass has no Python frames. */
 	if (same_size(m->requested, m->logits_block) &&
-	    tables_stack_flags(p->tables, m->request_stack) & STACK_FRAMES &&
+	    tables_stack_has_frames(p->tables, m->request_stack) &&
 	    !(p->tags[m->request_stack] & TAGGED(SOFTMAX)))
 		return 0;
 	for (size_t i = 1; i < p->tables->stack_count; i++)

@@ -111,7 +111,7 @@ static void find_new_data(const struct metrics_pass *p, const struct device_pass
 static int are_samples(const struct tables *t, const struct block_group *g)
 {
 	return g->category == CATEGORY_INPUTS && g->blocks >= MANY_SAMPLES &&
-	       !(tables_stack_flags(t, g->stack) & STACK_FRAMES);
+	       !tables_stack_has_frames(t, g->stack);
 }
 
 /* Blocks of one kind, with the failed request. */

@@ -19,8 +19,7 @@ static int by_time(const void *a, const void *b)
 
 static int is_of_pass(const struct lifetime *l, const struct tables *t)
 {
-	return tables_stack_flags(t, l->alloc.stack) & STACK_FRAMES &&
-	       category_is_of_pass(l->category);
+	return tables_stack_has_frames(t, l->alloc.stack) && category_is_of_pass(l->category);
 }
 
 static struct made made_of(const struct tables *t, uint64_t time_ns, uint32_t stack)
@@ -62,7 +61,7 @@ struct made *passes_collect(const struct lifetimes *l, const struct spans *spans
 			block.bytes = x->alloc.bytes;
 		list[(*count)++] = block;
 	}
-	if (tables_stack_flags(t, request) & STACK_FRAMES)
+	if (tables_stack_has_frames(t, request))
 		list[(*count)++] = made_of(t, at_ns, request);
 	if (*count)
 		qsort(list, *count, sizeof(*list), by_time);

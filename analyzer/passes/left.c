@@ -9,7 +9,7 @@
 /* A block of an earlier step that is none of what training keeps. */
 static int may_be_left(const struct lifetime *l, const struct tables *t)
 {
-	return l->alloc.bytes >= MIN_LEFT && tables_stack_flags(t, l->alloc.stack) & STACK_FRAMES &&
+	return l->alloc.bytes >= MIN_LEFT && tables_stack_has_frames(t, l->alloc.stack) &&
 	       !(tables_stack_flags(t, l->alloc.stack) & STACK_NOT_OF_A_STEP) &&
 	       (category_is_of_pass(l->category) || (l->category == CATEGORY_OPTIMIZER_STATES &&
 						     tables_stack_is_own_code(t, l->alloc.stack)));

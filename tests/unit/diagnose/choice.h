@@ -37,6 +37,16 @@ static inline struct metrics failure(void)
 				 .activations = GIB };
 }
 
+/* The same, where a forward pass asks. */
+static inline struct metrics failure_in_forward(void)
+{
+	struct metrics m = failure();
+
+	m.in_backward = 0;
+	m.in_forward = 1;
+	return m;
+}
+
 /* The diagnosis of one rank with these metrics. The caller releases it. */
 static inline struct diagnosis diagnosis_of(struct metrics *m)
 {

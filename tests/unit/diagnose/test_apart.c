@@ -64,11 +64,9 @@ static void outputs_of_earlier_calls_are_stored(void **state)
 
 static void a_model_that_came_between_steps_is_named(void **state)
 {
-	struct metrics m = failure();
+	struct metrics m = failure_in_forward();
 
 	(void)state;
-	m.in_backward = 0;
-	m.in_forward = 1;
 	m.optimizer_states = 20 * MIB;
 	m.late_model = 250 * MIB;
 	assert_cause(&m, "ACT_PEAK");
@@ -82,11 +80,9 @@ static void a_model_that_came_between_steps_is_named(void **state)
 /* Lines of a loop keep as many blocks as one another: they have a graph. */
 static void a_loop_with_a_graph_keeps_no_results(void **state)
 {
-	struct metrics m = failure();
+	struct metrics m = failure_in_forward();
 
 	(void)state;
-	m.in_backward = 0;
-	m.in_forward = 1;
 	m.activations = 1600 * MIB;
 	m.run_live = 1600 * MIB;
 	m.run_born = 5 * GIB;
@@ -171,11 +167,9 @@ static void a_copied_table_has_a_gradient_of_its_own(void **state)
 /* A teacher is called with a graph, and its logits are detached: the student's graph is used. */
 static void a_graph_that_was_never_used_is_an_unused_calls(void **state)
 {
-	struct metrics m = failure();
+	struct metrics m = failure_in_forward();
 
 	(void)state;
-	m.in_backward = 0;
-	m.in_forward = 1;
 	m.model_stacks = 20;
 	m.passes_kept = 1;
 	m.kept_stacks = 10;

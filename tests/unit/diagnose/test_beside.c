@@ -59,11 +59,9 @@ static void a_result_does_not_last_into_training(void **state)
 /* A query and its answer are two calls of each step; three calls are micro-batches. */
 static void two_calls_of_each_step_are_towers(void **state)
 {
-	struct metrics m = failure();
+	struct metrics m = failure_in_forward();
 
 	(void)state;
-	m.in_backward = 0;
-	m.in_forward = 1;
 	m.waiting = 700 * MIB;
 	m.passes_waiting = 2;
 	assert_cause(&m, "LOSSES_SUMMED");

@@ -118,11 +118,9 @@ static void a_graph_of_second_order_is_no_list_of_losses(void **state)
 /* Whole gradients of a sharded model, and 200 MiB that earlier steps left. */
 static void what_is_left_does_not_hide_larger_gradients(void **state)
 {
-	struct metrics m = failure();
+	struct metrics m = failure_in_forward();
 
 	(void)state;
-	m.in_backward = 0;
-	m.in_forward = 1;
 	m.activations = 100 * MIB;
 	m.left = 200 * MIB;
 	m.left_blocks = 200;
@@ -220,11 +218,9 @@ static void layers_of_each_call_are_a_graph(void **state)
 /* Behind one step only, half as much again is a larger batch. */
 static void a_large_batch_of_the_second_step_is_an_outlier(void **state)
 {
-	struct metrics m = failure();
+	struct metrics m = failure_in_forward();
 
 	(void)state;
-	m.in_backward = 0;
-	m.in_forward = 1;
 	m.size_growth = 900 * MIB;
 	m.size_ratio = 149;
 	assert_cause(&m, "ACT_PEAK");

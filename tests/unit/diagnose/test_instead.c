@@ -4,11 +4,9 @@
 /* Two steps have each left 300 MiB, and a call that no backward pass uses has 800. */
 static void what_each_step_leaves_comes_before_a_call_that_is_unused(void **state)
 {
-	struct metrics m = failure();
+	struct metrics m = failure_in_forward();
 
 	(void)state;
-	m.in_backward = 0;
-	m.in_forward = 1;
 	m.again_unused = m.unused_calls = 800 * MIB;
 	assert_cause(&m, "CALL_UNUSED");
 	m.step = m.steps = 3;
@@ -101,11 +99,9 @@ static void temporaries_of_the_largest_parameter_are_not_many(void **state)
 /* A line makes 600 MiB, and the next one asks for as much: it computes with that. */
 static void a_tensor_of_which_another_is_computed_is_no_data(void **state)
 {
-	struct metrics m = failure();
+	struct metrics m = failure_in_forward();
 
 	(void)state;
-	m.in_backward = 0;
-	m.in_forward = 1;
 	m.activations = 10 * MIB;
 	m.data = 600 * MIB;
 	m.data_blocks = 1;

@@ -33,11 +33,9 @@ static void parameters_of_one_line_are_no_data(void **state)
 /* Blocks of several lines, of one size: each is computed of the one before. */
 static void what_a_loop_computes_is_no_data(void **state)
 {
-	struct metrics m = failure();
+	struct metrics m = failure_in_forward();
 
 	(void)state;
-	m.in_backward = 0;
-	m.in_forward = 1;
 	m.data = 500 * MIB;
 	m.data_blocks = 5;
 	assert_cause(&m, "DATA_ON_GPU");
