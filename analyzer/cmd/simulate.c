@@ -262,7 +262,7 @@ static int run_ranks(const struct options *o, const struct simulation *s,
 	if (simulation_run(s, outcomes, e) < 0) {
 		status = command_fail(LAUNCH_FAILED, e);
 	} else {
-		summary_read(s->directory, since, &r);
+		summary_read(s->directory, since, 0, &r);
 		summary_text(s, outcomes, s->rank_count, classes, &r, &text);
 		fputs(text.text, stderr);
 		if (o->json)

@@ -11,9 +11,13 @@
 
 #define NO_NUMBER SAVING_UNKNOWN
 /* The meaning of the bytes of a remedy. If nothing failed, the trace has the whole need. */
+/* Of a whole run too: the remedy takes more than its number counts. */
+#define NO_LESS(n) bound_if(1, n, SAVING_AT_LEAST)
 #define AT_LEAST(n) bound_if(m->failed, n, SAVING_AT_LEAST)
 #define AT_LEAST_IF(is, n) bound_if(m->failed && (is), n, SAVING_AT_LEAST)
 #define AT_FAILURE(n) bound_if(m->failed, n, SAVING_AT_FAILURE)
+/* `whole`: what the same remedy takes from a run that did not fail. */
+#define OF_WHOLE(n, whole) m->failed ? AT_FAILURE(n) : about(whole)
 #define BY_WHOLE_STEPS(n) m->whole_measured ? UNLESS_GROWN(n) : AT_FAILURE(n)
 #define UNLESS_GROWN(n) (is_growth(m, n) ? beyond_steps(m, n) : about(n))
 #define SO_FAR(n)                    \
@@ -167,6 +171,11 @@ static void add_finding(struct diagnosis *d, const struct rank *r, size_t rank, 
 	for (size_t i = 0; i < ARRAY_SIZE(remedies); i++)
 		if (remedies[i].rule == rule)
 			remedies[i].add(&f, m, whole);
+	if (f.remedy_count) {
+		/* Thousands of ranks may have a finding each. */
+		f.remedies = xrealloc(f.remedies, f.remedy_count, sizeof(*f.remedies));
+		f.remedy_room = f.remedy_count;
+	}
 	d->findings = grow(d->findings, d->count, &d->room, sizeof(*d->findings));
 	d->findings[d->count++] = f;
 }
@@ -230,7 +239,7 @@ static void bring_first(struct diagnosis *d, size_t shown)
 	d->room = d->count;
 }
 
-/* The metrics of the whole job, which has the settings of the one that failed. */
+/* The metrics of the whole job, which has the settings and the data of the one that failed. */
 static int find_whole(struct metrics *whole, const struct report *r, const struct metrics *m)
 {
 	if (!r->need || !r->need->metrics)
@@ -238,6 +247,7 @@ static int find_whole(struct metrics *whole, const struct report *r, const struc
 	*whole = *r->need->metrics;
 	whole->micro_batch = m->micro_batch;
 	whole->half_batch = m->half_batch;
+	whole->setup_kept = m->setup_kept;
 	return 1;
 }
 

@@ -56,8 +56,10 @@ extern const size_t metric_count;
 const struct metric_row *metric_find(const char *name, size_t length);
 int64_t metric_value(const struct metrics *m, const struct metric_row *row);
 
-/* Fills m[device] for each device of the trace. `c`: what the trace declares, or NULL. */
+/* Fills m[device] for each device of the trace. `c`: what the trace declares, or NULL.
+ * `measures_need`: the trace is of a whole run of a job that failed, whose source tells what the
+ * remedies would take from it. */
 void metrics_compute(struct metrics m[MT_MAX_DEVICES], const struct trace *t,
-		     const struct config *c, const struct replay *r);
+		     const struct config *c, const struct replay *r, int measures_need);
 
 #endif

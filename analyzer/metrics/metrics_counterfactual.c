@@ -2,7 +2,11 @@
 
 unsigned counterfactuals_of_tags(stack_tags tags)
 {
+	int is_of_call = (tags & TAGGED(MODEL)) != 0;
+
 	return COUNTERFACTUAL(TEMPORARIES, tags & TAGGED(OPTIMIZER) && !(tags & TAGGED(STATE))) |
+	       COUNTERFACTUAL(TEACHER, is_of_call && tags & TAGGED(UNTRAINED)) |
+	       COUNTERFACTUAL(ROLLOUT, is_of_call && tags & TAGGED(ROLLOUT)) |
 	       COUNTERFACTUAL(CLIPPING, tags & TAGGED(CLIP)) |
 	       COUNTERFACTUAL(LOADED, tags & TAGGED(LOAD)) |
 	       COUNTERFACTUAL(SAVING, tags & TAGGED(SAVE));

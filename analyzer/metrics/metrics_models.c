@@ -1,5 +1,6 @@
 #include "metrics/metrics_models.h"
 
+#include "metrics/metrics_counterfactual.h"
 #include "metrics/metrics_head.h"
 #include "source/computed.h"
 #include "source/generated.h"
@@ -221,7 +222,7 @@ static void find_by_source(const struct metrics_pass *p, struct metrics *m,
 	struct job_source source;
 
 	m->source_states = -1;
-	if (!m->died)
+	if (!m->died && !p->measures_need)
 		return;
 	job_source_begin(&source, p->tables, p->trace->header.start_realtime_ns);
 	m->unoptimized = live_of_calls(p, live, &source, job_source_is_unoptimized);
@@ -237,6 +238,20 @@ static void find_by_source(const struct metrics_pass *p, struct metrics *m,
 	}
 	m->source_states = job_source_states(&source);
 	m->source_infers = job_source_infers(&source);
+	job_source_end(&source);
+}
+
+void metrics_remove_by_source(struct metrics_pass *p)
+{
+	struct job_source source;
+
+	job_source_begin(&source, p->tables, p->trace->header.start_realtime_ns);
+	for (uint32_t i = 1; i < p->tables->stack_count; i++)
+		if (p->tags[i] & TAGGED(MODEL))
+			p->removed_by[i] |= (uint16_t)(
+				COUNTERFACTUAL(UNOPTIMIZED,
+					       job_source_is_unoptimized(&source, i)) |
+				COUNTERFACTUAL(GENERATED, job_source_is_generated(&source, i)));
 	job_source_end(&source);
 }
 

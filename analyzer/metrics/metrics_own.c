@@ -209,6 +209,9 @@ static void find_of_setup(const struct metrics_pass *p, const struct device_pass
 		m->setup_blocks = 1;
 		m->setup_stack = f->stack;
 	}
+	m->setup_kept = m->setup_line;
+	if (f && m->setup_blocks == 2 && m->setup_line <= 2 * f->requested)
+		m->setup_kept -= f->requested;
 	free(before);
 }
 

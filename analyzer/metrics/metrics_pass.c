@@ -451,9 +451,11 @@ static void start(struct metrics_pass *p, struct metrics *m, const struct replay
 }
 
 void metrics_compute(struct metrics m[MT_MAX_DEVICES], const struct trace *t,
-		     const struct config *c, const struct replay *r)
+		     const struct config *c, const struct replay *r, int measures_need)
 {
-	struct metrics_pass p = { .trace = t, .tables = &t->tables };
+	struct metrics_pass p = { .trace = t,
+				  .tables = &t->tables,
+				  .measures_need = measures_need };
 	struct record_visitor visitor = { .context = &p,
 					  .keyframe_begin = on_keyframe_begin,
 					  .keyframe = on_keyframe,
@@ -475,6 +477,8 @@ void metrics_compute(struct metrics m[MT_MAX_DEVICES], const struct trace *t,
 		p.removed_by[i] =
 			(uint16_t)(counterfactuals_of_tags(p.tags[i]) |
 				   COUNTERFACTUAL(OWN_LOGITS, metrics_is_head(&p, &heads, i)));
+	if (measures_need)
+		metrics_remove_by_source(&p);
 	trace_visit(t, &visitor);
 	for (unsigned i = 0; i < MT_MAX_DEVICES; i++) {
 		struct device_pass *d = &p.devices[i];

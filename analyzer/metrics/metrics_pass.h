@@ -30,6 +30,10 @@ enum counterfactual {
 	WITHOUT_OLD_GRADIENTS,
 	WITHOUT_HUGE,
 	WITHOUT_OWN_LOGITS, /* the outputs of a head, and all blocks out of proportion */
+	WITHOUT_TEACHER,    /* by the names of classes and functions, as the next one */
+	WITHOUT_ROLLOUT,
+	WITHOUT_UNOPTIMIZED, /* by the source of the job, as the next one */
+	WITHOUT_GENERATED,
 	COUNTERFACTUALS
 };
 
@@ -179,8 +183,9 @@ struct device_pass {
 struct metrics_pass {
 	const struct trace *trace;
 	const struct tables *tables;
+	int measures_need; /* see metrics_compute() */
 	stack_tags *tags;     /* bits of enum stack_tag, by stack */
-	uint16_t *removed_by; /* bits of enum counterfactual that its tags decide, by stack */
+	uint16_t *removed_by; /* bits of enum counterfactual that a stack decides, by stack */
 	struct workspace_sizes workspaces;
 	struct live_set live;
 	struct device_pass devices[MT_MAX_DEVICES];

@@ -160,6 +160,10 @@ static void record_counterfactuals(const struct device_pass *d)
 	SET(saving, SAVING);
 	SET(new_run, NEW_RUN);
 	SET(old_gradients, OLD_GRADIENTS);
+	SET(teacher, TEACHER);
+	SET(rollout, ROLLOUT);
+	SET(unoptimized, UNOPTIMIZED);
+	SET(generated, GENERATED);
 #undef SET
 }
 

@@ -245,7 +245,7 @@ static int add_report(const struct model_job *j, json_t *result, struct err *e)
 	struct report r = { 0 };
 	const struct rank *rank = NULL;
 	json_t *categories = json_object();
-	int status = summary_read(folder, 0, &r);
+	int status = summary_read(folder, 0, 0, &r);
 
 	for (size_t i = 0; !status && i < r.count; i++)
 		if (!rank || r.ranks[i].peak_allocated > rank->peak_allocated)

@@ -53,6 +53,7 @@ struct replay_options {
 	const char *phase;
 	int keep_live;        /* fill in device.live */
 	int keep_peak_blocks; /* fill in device.peak_blocks */
+	int measures_need;    /* see metrics_compute() */
 	int name_all_blocks;  /* device.backward has names of all blocks, not only of those in a
 			       * snapshot */
 	void (*progress)(void *context, double part); /* 0 to 1; NULL: none */

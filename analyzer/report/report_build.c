@@ -486,7 +486,7 @@ void report_add(struct report *r, struct trace *t, const struct config *c,
 	size_t before = r->count;
 
 	replay_trace(&replay, t, options);
-	metrics_compute(metrics, t, c, &replay);
+	metrics_compute(metrics, t, c, &replay, options->measures_need);
 	for (int i = 0; i < MT_MAX_DEVICES; i++) {
 		const struct mt_device *running = &t->header.device[i];
 

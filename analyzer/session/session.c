@@ -51,6 +51,7 @@ static int add_trace(struct report *r, const char *path, size_t file,
 		.phase = o->phase,
 		.keep_live = o->keep_live,
 		.keep_peak_blocks = o->keep_peak_blocks,
+		.measures_need = o->measures_need,
 		.progress = shows_progress ? o->progress : NULL,
 	};
 	struct trace t;
@@ -165,6 +166,9 @@ int session_read(struct session *s, const struct session_options *o, struct buf 
 	int status = 0;
 
 	s->report.texts = texts_new();
+	/* Most traces have one device: doubled room would lie idle. */
+	s->report.room = count + 1;
+	s->report.ranks = xrealloc(NULL, s->report.room, sizeof(*s->report.ranks));
 	/* The calling thread is one of them. */
 	while (started < wanted && !pthread_create(&threads[started], NULL, read_files, &c))
 		started++;

@@ -38,6 +38,7 @@ struct session_options {
 	const char *phase; /* replay_options.phase */
 	int keep_live;     /* the report keeps each block that is live at the end */
 	int keep_peak_blocks;  /* the report keeps each block that is live at the peak */
+	int measures_need;     /* the job ran again to measure what it needs */
 	int needs_every_trace; /* one trace that cannot be read is a failure, not a note */
 	void (*progress)(void *context, double part); /* `part`: 0 to 1; NULL: none */
 	/* Called for each trace once it is in the report and while it is loaded, by several threads

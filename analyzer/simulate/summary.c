@@ -30,9 +30,11 @@ static void drop_older(struct report *r, int64_t since)
 	}
 }
 
-int summary_read(const char *directory, int64_t since, struct report *r)
+int summary_read(const char *directory, int64_t since, int measures_need, struct report *r)
 {
-	const struct session_options o = { .rank = NO_RANK, .progress = term_progress };
+	const struct session_options o = { .rank = NO_RANK,
+					   .measures_need = measures_need,
+					   .progress = term_progress };
 	char *path = (char *)directory;
 	struct session s;
 	struct buf notes = { 0 };

@@ -35,7 +35,7 @@ int trial_run(const struct simulation *like, const struct placeholder *placehold
 	notice(s.messages, "%s", t->name);
 	status = simulation_run(&s, outcomes, e);
 	if (!status) {
-		summary_read(directory, since, &r);
+		summary_read(directory, since, 0, &r);
 		t->verdict = summary_verdict(outcomes, ranks, &r);
 		record_result(t, &r, outcomes, ranks);
 		if (t->verdict == FAILED)

@@ -69,7 +69,7 @@ static int verify_layout(const struct plan *p, const struct plan_layout *l,
 	s.rank_count = choose_ranks(p, l, ranks);
 	status = simulation_run(&s, outcomes, e);
 	if (!status) {
-		summary_read(s.directory, since, &r);
+		summary_read(s.directory, since, 0, &r);
 		v->verdict = summary_verdict(outcomes, s.rank_count, &r);
 		for (size_t i = 0; i < r.count; i++)
 			if (r.ranks[i].peak_allocated > v->peak)

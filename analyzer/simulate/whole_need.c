@@ -85,7 +85,7 @@ int whole_need_measure(const struct failed_job *job, const char *directory,
 	if (!status)
 		status = simulation_run(&s, &outcome, e);
 	if (!status) {
-		summary_read(directory, since, &r);
+		summary_read(directory, since, 1, &r);
 		verdict = summary_verdict(&outcome, 1, &r);
 		read_need(&r, need);
 		need->is_least = verdict == OUT_OF_MEMORY;
