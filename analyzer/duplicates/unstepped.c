@@ -14,14 +14,27 @@ static int by_size_and_stack(const void *a, const void *b)
 	return x->bytes != y->bytes ? ORDER(x->bytes, y->bytes) : ORDER(x->stack, y->stack);
 }
 
+/* Is it too small to have a stack, and no gradient? Blocks as small as all states are do not tell
+ * when the optimizer's step begins, either. */
+static int is_small_state(const struct lifetime *x, const struct tables *t)
+{
+	return !tables_stack_has_frames(t, x->alloc.stack) &&
+	       !(t->thread_flags[x->alloc.thread] & THREAD_AUTOGRAD);
+}
+
+/* States of small matrices. An optimizer without states makes a few scalars, or nothing, and what
+ * looks like states has another reason. */
+#define MIN_SMALL_STATES (INT64_C(256) << 10)
+
 /* One line of an optimizer makes one state of each of its parameters: of a size, there are as many
  * parameters with states as the line with most of them has made. Returns whether a stack says that
- * it is an optimizer's. */
+ * it is an optimizer's, or many small blocks do. */
 static int count_stepped(const struct lifetimes *l, const struct tables *t,
 			 struct size_counts *stepped)
 {
 	const struct lifetime **states = xcalloc(l->count + 1, sizeof(struct lifetime *));
 	size_t count = 0, most = 0;
+	bytes small = 0;
 	int is_sure = 0;
 
 	for (size_t i = 0; i < l->count; i++) {
@@ -32,6 +45,7 @@ static int count_stepped(const struct lifetimes *l, const struct tables *t,
 			continue;
 		states[count++] = x;
 		is_sure |= (tables_stack_flags(t, x->alloc.stack) & STACK_OPTIMIZER) != 0;
+		small = bytes_add(small, is_small_state(x, t) ? x->alloc.bytes : 0);
 	}
 	if (count)
 		qsort(states, count, sizeof(struct lifetime *), by_size_and_stack);
@@ -48,7 +62,7 @@ static int count_stepped(const struct lifetimes *l, const struct tables *t,
 	}
 	free(states);
 	size_counts_sort(stepped);
-	return is_sure;
+	return is_sure || small >= MIN_SMALL_STATES;
 }
 
 /* A state may have another precision than its parameter: the sizes of states for 4 bytes of a

@@ -4,6 +4,7 @@
 #include "metrics/metrics_head.h"
 #include "source/computed.h"
 #include "source/generated.h"
+#include "source/gradients.h"
 #include "source/last_token.h"
 #include "source/optimizer_states.h"
 #include "source/settings.h"
@@ -234,6 +235,8 @@ static void find_by_source(const struct metrics_pass *p, struct metrics *m,
 	m->source_float64 = job_source_is_float64(&source);
 	if (m->request_stack != MT_NO_STACK) {
 		m->source_computes = job_source_computes(&source, m->request_stack);
+		m->source_evaluates =
+			job_source_asks_no_gradients(&source, m->request_stack);
 		m->source_last = job_source_takes_last(&source, m->request_stack);
 	}
 	m->source_states = job_source_states(&source);
