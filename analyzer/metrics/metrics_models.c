@@ -237,6 +237,7 @@ static void find_by_source(const struct metrics_pass *p, struct metrics *m,
 		m->source_computes = job_source_computes(&source, m->request_stack);
 		m->source_evaluates =
 			job_source_asks_no_gradients(&source, m->request_stack);
+		m->source_no_grad = job_source_is_no_grad(&source, m->request_stack);
 		m->source_last = job_source_takes_last(&source, m->request_stack);
 	}
 	m->source_states = job_source_states(&source);
