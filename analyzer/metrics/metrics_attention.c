@@ -1,7 +1,10 @@
 #include "metrics/metrics_attention.h"
 
+#include "metrics/metrics_head.h"
 #include "metrics/metrics_sizes.h"
 #include "util/glob.h"
+
+#include <stdlib.h>
 
 #define MAX_SCORES 64   /* stacks that may make scores; each is compared with all others */
 #define MIN_FUSED_OFF 3 /* blocks of one size: a mask and its copy are no scores */
@@ -206,11 +209,52 @@ static int keeps_scores(const struct metrics_pass *p, const struct failure *f,
 	return 0;
 }
 
+/* Is the model itself, on a stack, the only module with a name of attention? */
+static const struct mt_frame *attention_as_model(const struct tables *t, uint32_t stack)
+{
+	const struct stack *s = tables_stack(t, stack);
+	const struct mt_frame *root = metrics_root_of(t, stack);
+
+	if (!root)
+		return NULL;
+	for (uint32_t i = 0; i < s->frame_count; i++) {
+		const struct mt_frame *f = tables_frame(t, s->frames[i]);
+
+		if (frame_is(t, s->frames[i], FRAME_FORWARD) && f != root &&
+		    str_matches(tables_string(t, f->function), "*ttention*"))
+			return NULL;
+	}
+	return root;
+}
+
+/* A model with convolutions or batch norms of its own is a network, whatever its name, and what
+ * these make are no scores. */
+static void untag_networks(struct metrics_pass *p)
+{
+	const stack_tags layers = TAGGED(LAYER) | TAGGED(BATCH_NORM);
+	unsigned char *networks = xcalloc(p->tables->string_count + 1, 1); /* by function */
+	const struct mt_frame *root;
+
+	for (uint32_t i = 1; i < p->tables->stack_count; i++)
+		if (p->tags[i] & TAGGED(ATTENTION) && p->tags[i] & layers) {
+			root = attention_as_model(p->tables, i);
+			networks[root ? root->function : 0] = 1;
+			p->tags[i] &= ~(TAGGED(ATTENTION) | TAGGED(ATTENDS));
+		}
+	for (uint32_t i = 1; i < p->tables->stack_count; i++) {
+		root = p->tags[i] & TAGGED(ATTENTION) ? attention_as_model(p->tables, i) : NULL;
+		if (root && root->function && networks[root->function])
+			p->tags[i] &= ~(TAGGED(ATTENTION) | TAGGED(ATTENDS));
+	}
+	free(networks);
+}
+
 void metrics_tag_attention(struct metrics_pass *p, const struct failure *f,
 			   const struct snapshot *live)
 {
 	size_t visited = 0;
 
+	untag_networks(p);
 	for (uint32_t i = 1; i < p->tables->stack_count; i++) {
 		if (!(p->tags[i] & TAGGED(ATTENTION)))
 			continue;
