@@ -188,6 +188,7 @@ void metrics_find_huge(struct device_pass *d, const struct metrics_pass *p,
 			m->huge_stack = g->stack;
 		}
 	}
+	m->huge_of_library = (tags_at(p, m->huge_stack) & TAGGED(TRANSFORMERS)) != 0;
 }
 
 /* Large tensors that the lines of one function make, as a loss or a head that the job wrote does.
