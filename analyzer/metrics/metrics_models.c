@@ -235,6 +235,7 @@ static void find_by_source(const struct metrics_pass *p, struct metrics *m,
 	m->source_float64 = job_source_is_float64(&source);
 	if (m->request_stack != MT_NO_STACK) {
 		m->source_computes = job_source_computes(&source, m->request_stack);
+		m->source_masks = job_source_masks(&source, m->request_stack);
 		m->source_evaluates =
 			job_source_asks_no_gradients(&source, m->request_stack);
 		m->source_no_grad = job_source_is_no_grad(&source, m->request_stack);

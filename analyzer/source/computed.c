@@ -2,6 +2,25 @@
 
 #include "attribution/frames.h"
 
+/* The statement of the job's own line on a stack, the innermost one; empty: it is not there. */
+static struct str own_statement(struct job_source *s, uint32_t stack)
+{
+	const struct stack *of = tables_stack(s->tables, stack);
+
+	for (uint32_t i = 0; i < of->frame_count; i++) {
+		const struct mt_frame *frame = tables_frame(s->tables, of->frames[i]);
+		const struct python_file *f;
+
+		if (frame_is(s->tables, of->frames[i], FRAME_LIBRARY))
+			continue;
+		f = job_source_is_own(tables_string(s->tables, frame->file))
+			    ? job_source_file(s, frame)
+			    : NULL;
+		return f ? python_text(f, python_statement(f, frame->line)) : (struct str){ 0 };
+	}
+	return (struct str){ 0 };
+}
+
 int job_source_computes(struct job_source *s, uint32_t stack)
 {
 	static const struct str moves[] = { WORD("cuda"),
@@ -12,22 +31,15 @@ int job_source_computes(struct job_source *s, uint32_t stack)
 					    WORD("Parameter"),
 					    WORD("register_buffer"),
 					    WORD("prepare") };
-	const struct stack *of = tables_stack(s->tables, stack);
+	struct str statement = own_statement(s, stack);
 
-	for (uint32_t i = 0; i < of->frame_count; i++) {
-		const struct mt_frame *frame = tables_frame(s->tables, of->frames[i]);
-		const struct python_file *f;
-		struct str statement;
+	return statement.length && !python_has_any(statement, moves, ARRAY_SIZE(moves));
+}
 
-		if (frame_is(s->tables, of->frames[i], FRAME_LIBRARY))
-			continue;
-		f = job_source_is_own(tables_string(s->tables, frame->file))
-			    ? job_source_file(s, frame)
-			    : NULL;
-		if (!f)
-			return 0;
-		statement = python_text(f, python_statement(f, frame->line));
-		return !python_has_any(statement, moves, ARRAY_SIZE(moves));
-	}
-	return 0;
+int job_source_masks(struct job_source *s, uint32_t stack)
+{
+	static const struct str triangles[] = { WORD("triu"), WORD("tril"), WORD("triu_"),
+						WORD("tril_") };
+
+	return python_has_any(own_statement(s, stack), triangles, ARRAY_SIZE(triangles));
 }
