@@ -144,8 +144,9 @@ void metrics_find_huge(struct device_pass *d, const struct metrics_pass *p,
 	const struct failure *f = d->failure && !d->failure->from_runtime ? d->failure : NULL;
 	uint32_t stack = f && f->stack < p->tables->stack_count ? f->stack : MT_NO_STACK;
 	bytes linear = largest_of_layers(p, live);
+	/* A product asks for its workspace. */
 	bytes request =
-		f && !(same_size(f->requested, linear) && p->tags[stack] & TAGGED(MODEL)) &&
+		f && !workspace_sizes_have(&p->workspaces, f->requested) && !(same_size(f->requested, linear) && p->tags[stack] & TAGGED(MODEL)) &&
 				is_candidate(p, d, stack, f->requested, CATEGORY_TEMPORARIES)
 			? f->requested
 			: 0;
