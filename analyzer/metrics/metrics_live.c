@@ -109,6 +109,13 @@ static bytes largest_of_layers(const struct metrics_pass *p, const struct snapsh
 	return largest;
 }
 
+/* Is it the output of a layer that is wider than all that have run, by no more than widths of a
+ * model differ? */
+static int is_of_wider_layer(stack_tags tags, bytes size, bytes layer)
+{
+	return tags & TAGGED(MODEL) && tags & (TAGGED(LINEAR) | TAGGED(LAYER)) && size <= 4 * layer;
+}
+
 /* Did the model allocate a block that is no larger than the output of its largest layer? */
 static int is_in_proportion(const struct metrics_pass *p, uint32_t stack, bytes size, bytes layer)
 {
@@ -152,6 +159,8 @@ void metrics_find_huge(struct device_pass *d, const struct metrics_pass *p,
 			: 0;
 	bytes most = 0;
 
+	if (request && is_of_wider_layer(p->tags[stack], request, linear))
+		request = 0;
 	m->huge = request;
 	for (size_t i = 0; i < live->count; i++) {
 		const struct block_group *g = &live->groups[i];
