@@ -158,6 +158,21 @@ static void logits_of_a_prompt_are_not_all_of_a_peak(void **state)
 	assert_saving(&m, "LOGITS_OF_PROMPT", SAVING_ABOUT, 700 * MIB);
 }
 
+/* Two blocks of a line may be a tensor and its copy, of which the request is one. */
+static void data_of_the_set_up_saves_at_least_what_lies_there(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.in_backward = m.steps = 0;
+	m.step = m.in_setup = 1;
+	m.activations = 0;
+	m.setup_line = 1600 * MIB;
+	m.setup_blocks = 20;
+	m.setup_kept = 1600 * MIB;
+	assert_saving(&m, "DATA_IN_SETUP", SAVING_AT_LEAST, 1600 * MIB);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -169,6 +184,7 @@ int main(void)
 		cmocka_unit_test(a_checkpoint_that_is_being_read),
 		cmocka_unit_test(one_chunk_of_the_logits_stays),
 		cmocka_unit_test(logits_of_a_prompt_are_not_all_of_a_peak),
+		cmocka_unit_test(data_of_the_set_up_saves_at_least_what_lies_there),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

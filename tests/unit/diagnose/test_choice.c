@@ -125,7 +125,7 @@ static void gradients_of_no_optimizer_may_be_accumulated(void **state)
 	struct metrics m = failure();
 
 	(void)state;
-	m.old_gradients = m.gradients = 300 * MIB;
+	m.old_gradients = m.gradients = m.without_old_gradients = 300 * MIB;
 	assert_cause(&m, "ACT_PEAK");
 	m.in_forward = 1;
 	assert_cause(&m, "GRADS_HELD_IN_FORWARD");

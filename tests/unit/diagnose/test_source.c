@@ -77,6 +77,83 @@ static void a_line_of_float64_comes_before_the_activations(void **state)
 	assert_cause(&m, "DOUBLE_PRECISION");
 }
 
+/* A forward pass from another place than that of the steps keeps 900 MiB of the 2000 that it made;
+ * its batch is three times as large. */
+static struct metrics pass_from_elsewhere(void)
+{
+	struct metrics m = failure_in_forward();
+
+	m.step = m.steps = 6;
+	m.in_evaluation = 1;
+	m.activations = 900 * MIB;
+	m.run_live = 900 * MIB;
+	m.run_born = 2000 * MIB;
+	m.run_new = 95;
+	m.run_model = 99;
+	m.run_blocks = 30;
+	m.run_calls = 1;
+	m.run_layer_stacks = m.run_kept_stacks = 3;
+	m.run_repeats = 19;
+	m.run_repeat_bytes = 300 * MIB;
+	m.run_size_ratio = 300;
+	m.size_growth = 700 * MIB;
+	return m;
+}
+
+/* Without a name, it may be a second training loop; the source tells that no backward pass is
+ * behind the call. */
+static void an_evaluation_may_have_no_name(void **state)
+{
+	struct metrics m = pass_from_elsewhere();
+
+	(void)state;
+	assert_cause(&m, "EVAL_BATCH_LARGE");
+	m.source_evaluates = 1;
+	assert_cause(&m, "EVAL_GRAPH_KEPT");
+	assert_int_equal(confidence_of_cause(&m), 1);
+}
+
+/* Under no_grad() what one line keeps of each call are results. */
+static void without_gradients_there_is_no_graph(void **state)
+{
+	struct metrics m = pass_from_elsewhere();
+
+	(void)state;
+	m.source_evaluates = m.run_evaluates = 1;
+	m.run_calls = m.line_calls = 14;
+	m.run_repeats = 13;
+	m.run_repeat_bytes = 850 * MIB;
+	m.run_repeat_stacks = 2;
+	m.run_blocks = 14;
+	m.run_kept_stacks = m.run_layer_stacks = 1;
+	m.run_born = 1600 * MIB;
+	m.passes_waiting = 13;
+	m.waiting = 850 * MIB;
+	assert_cause(&m, "EVAL_GRAPH_KEPT");
+	m.source_no_grad = 1;
+	assert_cause(&m, "EVAL_ACCUMULATION");
+}
+
+/* An attention mask of 1 GiB, before the first step, in the line of that name. */
+static void a_mask_of_all_pairs_is_no_data(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.in_backward = m.steps = 0;
+	m.step = m.in_setup = 1;
+	m.activations = 0;
+	m.allocated = 1200 * MIB;
+	m.requested = m.huge = GIB;
+	m.huge_sum = m.huge_own = m.setup_line = 2 * GIB;
+	m.huge_blocks = m.setup_blocks = 2;
+	m.huge_lines = 1;
+	m.model_stacks = 4;
+	assert_cause(&m, "DATA_IN_SETUP");
+	m.source_masks = 1;
+	assert_cause(&m, "HUGE_TENSORS");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -84,6 +161,9 @@ int main(void)
 		cmocka_unit_test(loops_come_before_the_activations),
 		cmocka_unit_test(the_last_position_makes_other_logits_needless),
 		cmocka_unit_test(a_line_of_float64_comes_before_the_activations),
+		cmocka_unit_test(an_evaluation_may_have_no_name),
+		cmocka_unit_test(without_gradients_there_is_no_graph),
+		cmocka_unit_test(a_mask_of_all_pairs_is_no_data),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -118,7 +118,7 @@ static void gradients_of_a_micro_batch_are_needed(void **state)
 
 	(void)state;
 	m.tags = TAGGED(OPTIMIZER);
-	m.gradients = m.old_gradients = 600 * MIB;
+	m.gradients = m.old_gradients = m.without_old_gradients = 600 * MIB;
 	m.table_gradient = 500 * MIB;
 	assert_cause(&m, "GRADS_HELD_IN_FORWARD");
 	m.tags = 0;

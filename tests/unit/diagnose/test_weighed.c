@@ -354,6 +354,85 @@ static void labels_of_eight_bytes_come_before_the_logits(void **state)
 	assert_cause(&m, "LOGITS_SPIKE");
 }
 
+/* Large tensors in a forward pass: seven of two lines. */
+static struct metrics large_tensors(void)
+{
+	struct metrics m = failure_in_forward();
+
+	m.step = 1;
+	m.steps = 0;
+	m.huge = 256 * MIB;
+	m.huge_sum = 1400 * MIB;
+	m.huge_blocks = 7;
+	m.huge_lines = 2;
+	m.huge_own = 1400 * MIB;
+	m.model_stacks = 10;
+	m.activations = 1500 * MIB;
+	return m;
+}
+
+/* The layers of a library's model make them, several each: nobody computes those in chunks. */
+static void large_tensors_of_a_library_are_activations(void **state)
+{
+	struct metrics m = large_tensors();
+
+	(void)state;
+	assert_cause(&m, "HUGE_TENSORS");
+	m.huge_of_library = 1;
+	assert_cause(&m, "ACT_PEAK");
+}
+
+/* One tensor of 600 MiB was there before the model's first call: with 900 MiB of activations by now,
+ * it is data; with three times as many, it may be the batch. */
+static void a_tensor_before_the_first_call_is_data_or_an_input(void **state)
+{
+	struct metrics m = large_tensors();
+
+	(void)state;
+	m.huge = m.huge_sum = m.huge_own = 800 * MIB;
+	m.huge_blocks = m.huge_lines = 1;
+	m.activations = 900 * MIB;
+	assert_cause(&m, "HUGE_TENSORS");
+	m.setup_line = 800 * MIB;
+	m.setup_blocks = 1;
+	assert_cause(&m, "DATA_IN_SETUP");
+	m.activations = 1800 * MIB;
+	assert_cause(&m, "ACT_PEAK");
+}
+
+/* The backward pass would need 250 of the 300 MiB of gradients again. */
+static void gradients_that_would_come_again_explain_nothing(void **state)
+{
+	struct metrics m = failure_in_forward();
+
+	(void)state;
+	m.tags = TAGGED(OPTIMIZER);
+	m.step = m.steps = 3;
+	m.gradients = m.old_gradients = m.without_old_gradients = 300 * MIB;
+	m.activations = 900 * MIB;
+	assert_cause(&m, "GRADS_HELD_IN_FORWARD");
+	m.without_old_gradients = 50 * MIB;
+	assert_cause(&m, "ACT_PEAK");
+}
+
+/* A line asks for a second tensor of the size of its first one, of which it computes it. */
+static void what_a_line_computes_of_its_own_tensor_is_no_data(void **state)
+{
+	struct metrics m = large_tensors();
+
+	(void)state;
+	m.step = m.steps = 3;
+	m.requested = m.huge = m.data = 500 * MIB;
+	m.data_blocks = m.huge_lines = 1;
+	m.huge_sum = m.huge_own = 1000 * MIB;
+	m.huge_blocks = 2;
+	m.allocated = GIB;
+	m.activations = 200 * MIB;
+	assert_cause(&m, "DATA_ON_GPU");
+	m.source_computes = 1;
+	assert_cause(&m, "HUGE_TENSORS");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -374,6 +453,10 @@ int main(void)
 		cmocka_unit_test(two_blocks_of_each_call_are_no_results),
 		cmocka_unit_test(lines_of_one_function_are_out_of_proportion),
 		cmocka_unit_test(what_a_few_layers_leave_is_stored),
+		cmocka_unit_test(large_tensors_of_a_library_are_activations),
+		cmocka_unit_test(a_tensor_before_the_first_call_is_data_or_an_input),
+		cmocka_unit_test(gradients_that_would_come_again_explain_nothing),
+		cmocka_unit_test(what_a_line_computes_of_its_own_tensor_is_no_data),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

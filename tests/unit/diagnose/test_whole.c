@@ -90,12 +90,62 @@ static void the_settings_are_those_of_the_job(void **state)
 	diagnosis_release(&d);
 }
 
+/* What the calls of a part that nobody trains take from the whole job's peak. What they have there
+ * may be more: without it, another moment is the peak. */
+static void a_whole_job_tells_what_a_graph_less_saves(void **state)
+{
+	struct metrics m = in_first_pass(), whole = { .peak_needed = 6000 * MIB,
+						      .unoptimized = 4000 * MIB,
+						      .without_unoptimized = 2500 * MIB };
+	struct measured_need need = { .metrics = &whole };
+	struct rank rank = { .end = END_OOM, .metrics = &m };
+	struct report report = { .ranks = &rank, .count = 1 };
+
+	(void)state;
+	m.unoptimized = 900 * MIB;
+	for (int measured = 0; measured <= 1; measured++) {
+		struct diagnosis d = { 0 };
+		struct remedy *first;
+
+		report.need = measured ? &need : NULL;
+		diagnose(&d, &report);
+		assert_string_equal(diagnosis_cause(&d, 0)->rule, "UNOPTIMIZED_GRAPH");
+		first = &diagnosis_cause(&d, 0)->remedies[0];
+		assert_int_equal(first->bound, measured ? SAVING_ABOUT : SAVING_AT_FAILURE);
+		assert_int_equal(first->saving, (measured ? 2500 : 900) * MIB);
+		diagnosis_release(&d);
+	}
+}
+
+/* The graph under gradients that nobody uses goes with them. */
+static void gradients_that_nobody_uses_are_a_part_of_what_is_saved(void **state)
+{
+	struct metrics m = failure_in_forward(), whole = { .peak_needed = 6000 * MIB,
+							   .unstepped = 700 * MIB };
+	struct measured_need need = { .metrics = &whole };
+	struct rank rank = { .end = END_OOM, .metrics = &m };
+	struct report report = { .ranks = &rank, .count = 1, .need = &need };
+	struct diagnosis d = { 0 };
+
+	(void)state;
+	m.optimizer_states = 100 * MIB;
+	m.gradients = 700 * MIB;
+	m.unstepped = 600 * MIB;
+	diagnose(&d, &report);
+	assert_string_equal(diagnosis_cause(&d, 0)->rule, "GRADIENTS_UNUSED");
+	assert_int_equal(diagnosis_cause(&d, 0)->remedies[0].bound, SAVING_AT_LEAST);
+	assert_int_equal(diagnosis_cause(&d, 0)->remedies[0].saving, 700 * MIB);
+	diagnosis_release(&d);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(an_unfinished_pass_saves_at_least_this),
 		cmocka_unit_test(a_whole_job_tells_what_is_saved),
 		cmocka_unit_test(the_settings_are_those_of_the_job),
+		cmocka_unit_test(a_whole_job_tells_what_a_graph_less_saves),
+		cmocka_unit_test(gradients_that_nobody_uses_are_a_part_of_what_is_saved),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -78,6 +78,26 @@ static void layers_of_several_widths_have_states_of_their_own(void **state)
 	assert_int_equal(unstepped(&s), 64 * MIB);
 }
 
+/* Blocks as small as the states of narrow adapters have no stack: many of them are states, too. The
+ * few scalars of an optimizer without states tell nothing. */
+static void states_of_small_matrices_have_no_stack(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	make(&s);
+	span(&s, 0, PHASE_SETUP, 1);
+	block(&s, 1, BATCH, 64 * MIB, CATEGORY_PARAMETERS);
+	block(&s, 8, MT_NO_STACK, 64 * MIB, CATEGORY_GRADIENTS);
+	span(&s, 20, PHASE_FORWARD, 2);
+	for (uint64_t i = 0; i < 3; i++)
+		block(&s, 10 + i, MT_NO_STACK, 60 << 10, CATEGORY_OPTIMIZER_STATES);
+	assert_int_equal(unstepped(&s), 0);
+	for (uint64_t i = 0; i < 3; i++)
+		block(&s, 14 + i, MT_NO_STACK, 60 << 10, CATEGORY_OPTIMIZER_STATES);
+	assert_int_equal(unstepped(&s), 64 * MIB);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -85,6 +105,7 @@ int main(void)
 		cmocka_unit_test(a_gradient_that_each_step_makes_anew_is_stepped),
 		cmocka_unit_test(of_two_models_one_has_states),
 		cmocka_unit_test(layers_of_several_widths_have_states_of_their_own),
+		cmocka_unit_test(states_of_small_matrices_have_no_stack),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -193,6 +193,51 @@ static void layers_within_an_attention_make_no_scores(void **state)
 	}
 }
 
+/* AttentionUNet: its convolution, and what it does to the result, are no scores. Within another
+ * module of that name, the same block may be one. */
+static void a_network_with_a_name_of_attention_has_no_scores(void **state)
+{
+	static const uint32_t conv[] = { 2, 1 }, own[] = { 1 }, inner[] = { 3, 1 };
+	static struct stack of[] = { { 0 },
+				     { .frame_count = 2, .frames = conv },
+				     { .frame_count = 1, .frames = own },
+				     { .frame_count = 2, .frames = inner } };
+	static struct mt_frame lines[] = { { 0 },
+					   { .function = 1, .file = 4 },
+					   { .function = 2, .file = 5 },
+					   { .function = 3, .file = 4 } };
+	static unsigned char of_lines[] = { 0, FRAME_FORWARD, FRAME_FORWARD | FRAME_LIBRARY,
+					    FRAME_FORWARD };
+	static struct str names[] = { { 0 },
+				      { "AttentionUNet.forward", 21 },
+				      { "Conv2d.forward", 14 },
+				      { "SelfAttention.forward", 21 },
+				      { "net.py", 6 },
+				      { "conv.py", 7 } };
+	struct tables tables = { .stack_count = 4,
+				 .stacks = of,
+				 .frames = lines,
+				 .frame_kinds = of_lines,
+				 .frame_count = 4,
+				 .strings = names,
+				 .string_count = ARRAY_SIZE(names) };
+	const stack_tags attention = TAGGED(ATTENTION) | TAGGED(MODEL);
+	stack_tags tags[] = { 0, attention | TAGGED(LAYER), attention, attention };
+	struct metrics_pass p = { .tables = &tables, .tags = tags };
+	struct snapshot live = { 0 };
+
+	(void)state;
+	metrics_tag_attention(&p, NULL, &live);
+	assert_false(tags[1] & TAGGED(ATTENTION));
+	assert_false(tags[2] & TAGGED(ATTENTION));
+	assert_true(tags[3] & TAGGED(ATTENTION));
+	/* No convolution: it may be attention itself. */
+	tags[1] = attention;
+	tags[2] = attention;
+	metrics_tag_attention(&p, NULL, &live);
+	assert_true(tags[2] & TAGGED(ATTENTION));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -200,6 +245,7 @@ int main(void)
 		cmocka_unit_test(other_softmaxes_are_no_attention),
 		cmocka_unit_test(a_function_may_make_the_scores_for_its_caller),
 		cmocka_unit_test(layers_within_an_attention_make_no_scores),
+		cmocka_unit_test(a_network_with_a_name_of_attention_has_no_scores),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

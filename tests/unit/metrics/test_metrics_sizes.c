@@ -453,6 +453,43 @@ static void what_is_computed_of_a_result_is_of_its_evaluation(void **state)
 	assert_false(m.in_evaluation);
 }
 
+/* The model's first layers have made 100 MiB each; a request of 300 MiB is of a wider layer, one of
+ * 500 MiB is out of proportion, and one of 32 MiB a product's workspace, where that has this size. */
+static void a_request_may_be_of_a_wider_layer_or_a_workspace(void **state)
+{
+	static struct stack_info info[STACKS] = {
+		[LAYER] = { .flags = STACK_FRAMES | STACK_MODULE }, [OWN] = { .flags = STACK_FRAMES }
+	};
+	struct tables tables = { .stack_count = STACKS, .stack_info = info };
+	stack_tags tags[STACKS] = { [LAYER] = TAGGED(LAYER) | TAGGED(MODEL) };
+	struct metrics_pass p = { .tables = &tables, .tags = tags };
+	struct metrics m = { 0 };
+	struct failure f = { .stack = LAYER, .requested = 300 * MIB };
+	struct device_pass d = { .m = &m, .failure = &f };
+	struct block_group groups[] = { { .stack = LAYER,
+					  .blocks = 2,
+					  .bytes = 200 * MIB,
+					  .largest = 100 * MIB,
+					  .category = CATEGORY_ACTIVATIONS } };
+	struct snapshot live = { .groups = groups, .count = 1 };
+
+	(void)state;
+	metrics_find_huge(&d, &p, &live);
+	assert_int_equal(m.huge_sum, 0);
+	f.requested = 500 * MIB;
+	metrics_find_huge(&d, &p, &live);
+	assert_int_equal(m.huge_sum, 500 * MIB);
+	m = (struct metrics){ 0 };
+	f = (struct failure){ .stack = OWN, .requested = 32 * MIB };
+	live.count = 0;
+	metrics_find_huge(&d, &p, &live);
+	assert_int_equal(m.huge_sum, 32 * MIB);
+	m = (struct metrics){ 0 };
+	p.workspaces.sizes[0] = 32 * MIB;
+	metrics_find_huge(&d, &p, &live);
+	assert_int_equal(m.huge_sum, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -469,6 +506,7 @@ int main(void)
 		cmocka_unit_test(a_call_that_has_freed_nothing_may_keep_a_graph),
 		cmocka_unit_test(one_large_input_is_data),
 		cmocka_unit_test(what_is_computed_of_a_result_is_of_its_evaluation),
+		cmocka_unit_test(a_request_may_be_of_a_wider_layer_or_a_workspace),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

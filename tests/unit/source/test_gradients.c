@@ -1,0 +1,99 @@
+/* Calls without a graph, and calls that no backward pass follows, by the source of a job. */
+#include "source_job.h"
+
+#include "source/gradients.h"
+
+struct one_line {
+	const char *text; /* with a call of the model at # CALL */
+	int expected;
+};
+
+static void check(const struct fixture *fx, const struct one_line *c,
+		  int (*asked)(struct job_source *s, uint32_t stack))
+{
+	struct job j;
+	uint32_t called;
+
+	begin(&j, fx, c->text);
+	called = call(&j, "# CALL");
+	assert_int_equal(asked(source(&j), called), c->expected);
+	job_source_end(&j.source);
+}
+
+static void a_block_or_a_decorator_turns_gradients_off(void **state)
+{
+	static const struct one_line cases[] = {
+		{ "with torch.no_grad():\n    for x in loader:\n        net(x)  # CALL\n", 1 },
+		{ "with torch.inference_mode():\n    net(x)  # CALL\n", 1 },
+		{ "@torch.no_grad()\ndef check():\n    for x in loader:\n        net(x)  # CALL\n",
+		  1 },
+		{ "with torch.no_grad():\n    with torch.enable_grad():\n        net(x)  # CALL\n", 0 },
+		/* The block is over, or may be another one. */
+		{ "with torch.no_grad():\n    net(y)\nnet(x)  # CALL\n", 0 },
+		{ "with torch.no_grad() if fixed else nullcontext():\n    net(x)  # CALL\n", 0 },
+		{ "torch.no_grad()\nnet(x)  # CALL\n", 0 },
+		{ "@torch.no_grad()\ndef check():\n    pass\ndef train():\n    net(x)  # CALL\n", 0 },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+		check(*state, &cases[i], job_source_is_no_grad);
+}
+
+static void no_backward_pass_is_behind_an_evaluation(void **state)
+{
+	static const struct one_line cases[] = {
+		{ "for x in loader:\n    loss(net(x)).backward()\nfor x in held:\n    net(x)  # CALL\n",
+		  1 },
+		{ "for x in loader:\n    out = net(x)  # CALL\n    loss(out).backward()\n", 0 },
+		/* The loop comes back to it. */
+		{ "for x in loader:\n    last.backward()\n    last = net(x)  # CALL\n", 0 },
+		{ "for x in loader:\n    total += net(x)  # CALL\ntotal.backward()\n", 0 },
+		{ "out = net(x)  # CALL\ng = torch.autograd.grad(out.sum(), x)\n", 0 },
+		/* A decorator's and a setting's names are other words. */
+		{ "out = net(x)  # CALL\noptimizer.zero_grad()\nwith torch.no_grad():\n    pass\n", 1 },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+		check(*state, &cases[i], job_source_asks_no_gradients);
+}
+
+/* The function that calls the model returns the loss to one that runs the backward pass. */
+static void the_functions_around_a_call_count_too(void **state)
+{
+	static const char text[] = "def loss_of(x):\n"
+				   "    return net(x).mean()  # CALL\n"
+				   "for x in loader:\n"
+				   "    loss_of(x).backward()  # TRAIN\n"
+				   "for x in held:\n"
+				   "    print(loss_of(x))  # CHECK\n";
+	static const struct {
+		const char *outer;
+		int expected;
+	} cases[] = { { "# TRAIN", 0 }, { "# CHECK", 1 } };
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct job j;
+		uint32_t layer, inner, outer;
+
+		begin(&j, *state, text);
+		layer = frame(&j, "# CALL", "Linear.forward", FRAME_LIBRARY | FRAME_FORWARD);
+		inner = frame(&j, "# CALL", "loss_of", 0);
+		outer = frame(&j, cases[i].outer, "<module>", 0);
+		layer = stack(&j, layer, inner);
+		j.of_stacks[layer][2] = outer;
+		j.stacks[layer].frame_count = 3;
+		assert_int_equal(job_source_asks_no_gradients(source(&j), layer), cases[i].expected);
+		job_source_end(&j.source);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		IN_DIRECTORY(a_block_or_a_decorator_turns_gradients_off),
+		IN_DIRECTORY(no_backward_pass_is_behind_an_evaluation),
+		IN_DIRECTORY(the_functions_around_a_call_count_too),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
