@@ -229,6 +229,8 @@ static void find_by_source(const struct metrics_pass *p, struct metrics *m,
 	m->unoptimized = live_of_calls(p, live, &source, job_source_is_unoptimized);
 	m->generator_graph = larger_of(m->generator_graph,
 				       live_of_calls(p, live, &source, job_source_is_generated));
+	m->rollout_graph = larger_of(m->rollout_graph,
+				     live_of_calls(p, live, &source, job_source_is_rollout));
 	m->summed = earlier_calls(p, live, &source, job_source_is_summed, &m->summed_calls);
 	m->unrolled = earlier_calls(p, live, &source, job_source_is_unrolled, &m->unrolled_calls);
 	m->source_recomputes = job_source_recomputes(&source);
@@ -256,7 +258,8 @@ void metrics_remove_by_source(struct metrics_pass *p)
 			p->removed_by[i] |= (uint16_t)(
 				COUNTERFACTUAL(UNOPTIMIZED,
 					       job_source_is_unoptimized(&source, i)) |
-				COUNTERFACTUAL(GENERATED, job_source_is_generated(&source, i)));
+				COUNTERFACTUAL(GENERATED, job_source_is_generated(&source, i)) |
+				COUNTERFACTUAL(ROLLOUT, job_source_is_rollout(&source, i)));
 	job_source_end(&source);
 }
 
@@ -374,6 +377,6 @@ void metrics_find_models(const struct metrics_pass *p, const struct device_pass 
 	d->m->loss_network = loss_network(p, d, live);
 	d->m->first_model = first_model(p, d, live);
 	d->m->teacher_graph = graph_of(p, live, TAGGED(MODEL) | TAGGED(UNTRAINED));
-	find_by_source(p, d->m, live);
 	d->m->rollout_graph = graph_of(p, live, TAGGED(MODEL) | TAGGED(ROLLOUT));
+	find_by_source(p, d->m, live);
 }

@@ -1,6 +1,7 @@
 #include "source/gradients.h"
 
 #include "attribution/frames.h"
+#include "source/model_parts.h"
 
 /* The line of the outermost call of a module; `frame_count`: there is none. */
 static uint32_t outermost_call(const struct job_source *s, const struct stack *of)
@@ -92,4 +93,50 @@ int job_source_is_no_grad(struct job_source *s, uint32_t stack)
 			return said == SAYS_OFF;
 	}
 	return 0;
+}
+
+/* Does a part of the text call what an optimizer got? */
+static int calls_trained(const struct job_source *s, struct str text)
+{
+	return model_parts_find_call(&s->optimized.trained, text, 0) < text.length;
+}
+
+static int has_backward(struct str text)
+{
+	return python_has_word(text, WORD("backward")) ||
+	       python_has_word(text, WORD("manual_backward"));
+}
+
+/* Does a loop behind the line `from`, up to `end`, call what is trained, and run a backward pass? */
+static int trains_behind(const struct job_source *s, const struct python_file *f, uint32_t from,
+			 uint32_t end)
+{
+	for (uint32_t i = from; i <= end; i = python_statement(f, i).last + 1) {
+		struct python_range body;
+		struct str text = python_text(f, python_statement(f, i));
+
+		if (!has_backward(text) || !python_loop(f, i, &body) || body.first <= from)
+			continue;
+		if (calls_trained(s, python_text(f, body)))
+			return 1;
+	}
+	return 0;
+}
+
+int job_source_is_rollout(struct job_source *s, uint32_t stack)
+{
+	const struct stack *of = tables_stack(s->tables, stack);
+	uint32_t i = outermost_call(s, of);
+	const struct mt_frame *frame = i < of->frame_count ? tables_frame(s->tables, of->frames[i])
+							   : NULL;
+	const struct python_file *f =
+		frame && job_source_is_own(tables_string(s->tables, frame->file))
+			? job_source_file(s, frame)
+			: NULL;
+	struct python_range body;
+
+	return f && python_loop(f, frame->line, &body) &&
+	       calls_trained(s, python_text(f, python_statement(f, frame->line))) &&
+	       !has_backward(python_text(f, body)) &&
+	       trains_behind(s, f, body.last + 1, python_function(f, frame->line).last);
 }

@@ -1,4 +1,4 @@
-/* Calls of a model that keep no graph, or that no backward pass follows. */
+/* Calls of a model that keep no graph, or whose graph no backward pass needs. */
 #ifndef MEMTRACE_SOURCE_GRADIENTS_H
 #define MEMTRACE_SOURCE_GRADIENTS_H
 
@@ -11,5 +11,8 @@ int job_source_asks_no_gradients(struct job_source *s, uint32_t stack);
 /* Is a line of a stack in a `with` block, or in a function with a decorator, that turns gradients
  * off? The innermost of those that turn them on or off counts. */
 int job_source_is_no_grad(struct job_source *s, uint32_t stack);
+/* Does a loop only call what is trained, and does a later loop of the same function call it anew,
+ * with a backward pass for that call? As a rollout and the updates behind it do. */
+int job_source_is_rollout(struct job_source *s, uint32_t stack);
 
 #endif

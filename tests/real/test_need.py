@@ -47,6 +47,22 @@ print("peak", torch.cuda.max_memory_allocated(), flush=True)
 """
 
 
+FROZEN = """
+import sys, torch, torch.nn as nn
+encoder = nn.Sequential(*[layer for _ in range(16) for layer in (nn.Linear(1024, 1024), nn.GELU())]).cuda()
+head = nn.Linear(1024, 10).cuda()
+if sys.argv[1] == "frozen":
+    encoder.requires_grad_(False)
+optimizer = torch.optim.AdamW(head.parameters(), fused=True)
+for _ in range(3):
+    features = encoder(torch.randn(8192, 1024).cuda())
+    head(features).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+print("peak", torch.cuda.max_memory_allocated(), flush=True)
+"""
+
+
 class Need(Case):
     def failed(self, what):
         self.simulate([python(), "-c", JOB, what], "--memory", "1400MiB", status=1, MEMTRACE_QUIET=1)
@@ -99,6 +115,26 @@ class Need(Case):
         self.addCleanup(shutil.rmtree, measured["ranks"][0]["need"]["trace"], True)
         self.assertEqual(measured["ranks"][0]["need"]["whole_step_bytes"], whole)
         self.assertAlmostEqual(self.saving(measured)["saving_bytes"], whole - half, delta=0.1 * (whole - half))
+
+    def test_what_a_frozen_encoder_saves_of_the_whole_job(self):
+        """The report of the failure has a part of the encoder's graph; in the whole job it is what PyTorch's peaks say."""
+        def run(form, memory, status=0):
+            self.traces = os.path.join(self.dir, form + memory)
+            return self.simulate([python(), script, form], "--memory", memory, status=status, MEMTRACE_QUIET=1)
+
+        script = os.path.join(self.dir, "frozen.py")
+        with open(script, "w") as f:
+            f.write(FROZEN)
+        os.utime(script, (1e9, 1e9))
+        trained, frozen = (int(re.search(r"peak (\d+)", run(form, "16GiB").stdout)[1]) for form in ("trained", "frozen"))
+        run("trained", "1200MiB", 1)
+        cause = self.report()["findings"][0]
+        self.assertEqual((cause["rule"], cause["remedies"][0]["saving_bound"]), ("UNOPTIMIZED_GRAPH", "at the failure"))
+        self.assertLess(cause["remedies"][0]["saving_bound_bytes"], 0.8 * (trained - frozen))
+        again = self.run_([MEMTRACE, "report", "--json", "--whole-need", self.traces])
+        measured = json.loads(again.stdout)
+        self.addCleanup(shutil.rmtree, measured["ranks"][0]["need"]["trace"], True)
+        self.assertAlmostEqual(measured["findings"][0]["remedies"][0]["saving_bytes"], trained - frozen, delta=0.1 * (trained - frozen))
 
     @staticmethod
     def saving(report):

@@ -57,6 +57,35 @@ static void no_backward_pass_is_behind_an_evaluation(void **state)
 		check(*state, &cases[i], job_source_asks_no_gradients);
 }
 
+/* A loop collects what the model does, and the updates behind it call the model anew. */
+static void a_rollout_needs_no_graph(void **state)
+{
+	static const struct one_line cases[] = {
+		{ "o = Adam(net.parameters())\n"
+		  "for t in steps:\n    kept.append(net(x))  # CALL\n"
+		  "for e in epochs:\n    o.zero_grad()\n    loss(net(y), kept).backward()\n",
+		  1 },
+		/* The sum of the losses waits for its backward pass. */
+		{ "o = Adam(net.parameters())\n"
+		  "for t in steps:\n    kept.append(net(x))  # CALL\n"
+		  "sum(kept).backward()\n",
+		  0 },
+		/* Each call has its backward pass; a second loop trains on. */
+		{ "o = Adam(net.parameters())\n"
+		  "for t in steps:\n    net(x).backward()  # CALL\n"
+		  "for e in epochs:\n    net(y).backward()\n",
+		  0 },
+		/* The later loop trains another model, with what this one has made. */
+		{ "o = Adam(head.parameters())\n"
+		  "for t in steps:\n    kept.append(net(x))  # CALL\n"
+		  "for k in kept:\n    head(k).backward()\n",
+		  0 },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+		check(*state, &cases[i], job_source_is_rollout);
+}
+
 /* The function that calls the model returns the loss to one that runs the backward pass. */
 static void the_functions_around_a_call_count_too(void **state)
 {
@@ -92,6 +121,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		IN_DIRECTORY(a_block_or_a_decorator_turns_gradients_off),
 		IN_DIRECTORY(no_backward_pass_is_behind_an_evaluation),
+		IN_DIRECTORY(a_rollout_needs_no_graph),
 		IN_DIRECTORY(the_functions_around_a_call_count_too),
 	};
 
