@@ -6,6 +6,7 @@
 #include "source/generated.h"
 #include "source/gradients.h"
 #include "source/last_token.h"
+#include "source/loops.h"
 #include "source/optimizer_states.h"
 #include "source/settings.h"
 #include "source/summed.h"
@@ -238,8 +239,8 @@ static void find_by_source(const struct metrics_pass *p, struct metrics *m,
 	if (m->request_stack != MT_NO_STACK) {
 		m->source_computes = job_source_computes(&source, m->request_stack);
 		m->source_masks = job_source_masks(&source, m->request_stack);
-		m->source_evaluates =
-			job_source_asks_no_gradients(&source, m->request_stack);
+		m->source_trains = loops_call_leads_to_backward(&source, m->request_stack);
+		m->source_evaluates = !job_source_asks_gradients(&source, m->request_stack);
 		m->source_no_grad = job_source_is_no_grad(&source, m->request_stack);
 		m->source_last = job_source_takes_last(&source, m->request_stack);
 	}

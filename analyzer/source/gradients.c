@@ -27,10 +27,10 @@ static int asks_behind(const struct python_file *f, uint32_t line)
 		python_has_any(python_text(f, body), ways, ARRAY_SIZE(ways)));
 }
 
-int job_source_asks_no_gradients(struct job_source *s, uint32_t stack)
+int job_source_asks_gradients(struct job_source *s, uint32_t stack)
 {
 	const struct stack *of = tables_stack(s->tables, stack);
-	int found = 0;
+	int found = -1;
 
 	for (uint32_t i = outermost_call(s, of); i < of->frame_count; i++) {
 		const struct mt_frame *frame = tables_frame(s->tables, of->frames[i]);
@@ -41,9 +41,11 @@ int job_source_asks_no_gradients(struct job_source *s, uint32_t stack)
 		f = job_source_is_own(tables_string(s->tables, frame->file))
 			    ? job_source_file(s, frame)
 			    : NULL;
-		if (!f || asks_behind(f, frame->line))
-			return 0;
-		found = 1;
+		if (!f)
+			return -1;
+		if (asks_behind(f, frame->line))
+			return 1;
+		found = 0;
 	}
 	return found;
 }

@@ -4,10 +4,9 @@
 
 #include "source/job_source.h"
 
-/* Is there no backward pass, and no other way to gradients, behind the outermost call of a module
- * on a stack, in any function that led to it? 0 if there is one, or if a framework's loop makes the
- * call. */
-int job_source_asks_no_gradients(struct job_source *s, uint32_t stack);
+/* Is there a backward pass, or another way to gradients, behind the outermost call of a module on a
+ * stack, in a function that led to it? -1: unknown, as for what a framework's loop calls. */
+int job_source_asks_gradients(struct job_source *s, uint32_t stack);
 /* Is a line of a stack in a `with` block, or in a function with a decorator, that turns gradients
  * off? The innermost of those that turn them on or off counts. */
 int job_source_is_no_grad(struct job_source *s, uint32_t stack);

@@ -17,4 +17,8 @@ typedef void names_of_loop(struct python_names *n, const struct python_file *f,
 int loops_lead_to_backward(struct job_source *s, uint32_t stack, unsigned char *of_loops,
 			   names_of_loop *values);
 
+/* Does the value of the outermost call of a module on a stack come to a backward(), directly or by
+ * way of what functions return? */
+int loops_call_leads_to_backward(struct job_source *s, uint32_t stack);
+
 #endif

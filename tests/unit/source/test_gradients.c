@@ -39,22 +39,22 @@ static void a_block_or_a_decorator_turns_gradients_off(void **state)
 		check(*state, &cases[i], job_source_is_no_grad);
 }
 
-static void no_backward_pass_is_behind_an_evaluation(void **state)
+static void a_backward_pass_is_behind_a_call_or_not(void **state)
 {
 	static const struct one_line cases[] = {
 		{ "for x in loader:\n    loss(net(x)).backward()\nfor x in held:\n    net(x)  # CALL\n",
-		  1 },
-		{ "for x in loader:\n    out = net(x)  # CALL\n    loss(out).backward()\n", 0 },
+		  0 },
+		{ "for x in loader:\n    out = net(x)  # CALL\n    loss(out).backward()\n", 1 },
 		/* The loop comes back to it. */
-		{ "for x in loader:\n    last.backward()\n    last = net(x)  # CALL\n", 0 },
-		{ "for x in loader:\n    total += net(x)  # CALL\ntotal.backward()\n", 0 },
-		{ "out = net(x)  # CALL\ng = torch.autograd.grad(out.sum(), x)\n", 0 },
+		{ "for x in loader:\n    last.backward()\n    last = net(x)  # CALL\n", 1 },
+		{ "for x in loader:\n    total += net(x)  # CALL\ntotal.backward()\n", 1 },
+		{ "out = net(x)  # CALL\ng = torch.autograd.grad(out.sum(), x)\n", 1 },
 		/* A decorator's and a setting's names are other words. */
-		{ "out = net(x)  # CALL\noptimizer.zero_grad()\nwith torch.no_grad():\n    pass\n", 1 },
+		{ "out = net(x)  # CALL\noptimizer.zero_grad()\nwith torch.no_grad():\n    pass\n", 0 },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
-		check(*state, &cases[i], job_source_asks_no_gradients);
+		check(*state, &cases[i], job_source_asks_gradients);
 }
 
 /* A loop collects what the model does, and the updates behind it call the model anew. */
@@ -98,7 +98,7 @@ static void the_functions_around_a_call_count_too(void **state)
 	static const struct {
 		const char *outer;
 		int expected;
-	} cases[] = { { "# TRAIN", 0 }, { "# CHECK", 1 } };
+	} cases[] = { { "# TRAIN", 1 }, { "# CHECK", 0 } };
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct job j;
@@ -111,7 +111,7 @@ static void the_functions_around_a_call_count_too(void **state)
 		layer = stack(&j, layer, inner);
 		j.of_stacks[layer][2] = outer;
 		j.stacks[layer].frame_count = 3;
-		assert_int_equal(job_source_asks_no_gradients(source(&j), layer), cases[i].expected);
+		assert_int_equal(job_source_asks_gradients(source(&j), layer), cases[i].expected);
 		job_source_end(&j.source);
 	}
 }
@@ -120,7 +120,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		IN_DIRECTORY(a_block_or_a_decorator_turns_gradients_off),
-		IN_DIRECTORY(no_backward_pass_is_behind_an_evaluation),
+		IN_DIRECTORY(a_backward_pass_is_behind_a_call_or_not),
 		IN_DIRECTORY(a_rollout_needs_no_graph),
 		IN_DIRECTORY(the_functions_around_a_call_count_too),
 	};
