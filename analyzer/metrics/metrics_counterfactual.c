@@ -1,6 +1,10 @@
 #include "metrics/metrics_counterfactual.h"
 
-unsigned counterfactuals_of_tags(stack_tags tags)
+#include "metrics/metrics_head.h"
+#include "metrics/metrics_models.h"
+
+/* The counterfactuals that remove each block of a stack with these tags. */
+static unsigned counterfactuals_of_tags(stack_tags tags)
 {
 	int is_of_call = (tags & TAGGED(MODEL)) != 0;
 
@@ -10,6 +14,18 @@ unsigned counterfactuals_of_tags(stack_tags tags)
 	       COUNTERFACTUAL(CLIPPING, tags & TAGGED(CLIP)) |
 	       COUNTERFACTUAL(LOADED, tags & TAGGED(LOAD)) |
 	       COUNTERFACTUAL(SAVING, tags & TAGGED(SAVE));
+}
+
+void counterfactuals_by_stack(struct metrics_pass *p)
+{
+	struct head_depths heads = metrics_head_depths(p);
+
+	for (uint32_t i = 0; i < p->tables->stack_count; i++)
+		p->removed_by[i] =
+			(uint16_t)(counterfactuals_of_tags(p->tags[i]) |
+				   COUNTERFACTUAL(OWN_LOGITS, metrics_is_head(p, &heads, i)));
+	if (p->measures_need)
+		metrics_remove_by_source(p);
 }
 
 void counterfactuals_note_top(struct device_pass *d, bytes top)

@@ -7,8 +7,8 @@
 
 #define COUNTERFACTUAL(what, when) ((when) ? 1u << WITHOUT_##what : 0)
 
-/* The counterfactuals that remove each block of a stack with these tags. */
-unsigned counterfactuals_of_tags(stack_tags tags);
+/* Sets removed_by. */
+void counterfactuals_by_stack(struct metrics_pass *p);
 
 /* The counterfactuals that remove a block. `is_new`: it is of a forward pass that no backward pass
  * follows. */

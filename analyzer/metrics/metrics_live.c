@@ -153,7 +153,9 @@ void metrics_find_huge(struct device_pass *d, const struct metrics_pass *p,
 	bytes linear = largest_of_layers(p, live);
 	/* A product asks for its workspace. */
 	bytes request =
-		f && !workspace_sizes_have(&p->workspaces, f->requested) && !(same_size(f->requested, linear) && p->tags[stack] & TAGGED(MODEL)) &&
+		f && !workspace_sizes_have(&p->workspaces, f->requested) &&
+				!(same_size(f->requested, linear) &&
+				  p->tags[stack] & TAGGED(MODEL)) &&
 				is_candidate(p, d, stack, f->requested, CATEGORY_TEMPORARIES)
 			? f->requested
 			: 0;

@@ -230,8 +230,8 @@ static void find_by_source(const struct metrics_pass *p, struct metrics *m,
 	m->unoptimized = live_of_calls(p, live, &source, job_source_is_unoptimized);
 	m->generator_graph = larger_of(m->generator_graph,
 				       live_of_calls(p, live, &source, job_source_is_generated));
-	m->rollout_graph = larger_of(m->rollout_graph,
-				     live_of_calls(p, live, &source, job_source_is_rollout));
+	m->rollout_graph =
+		larger_of(m->rollout_graph, live_of_calls(p, live, &source, job_source_is_rollout));
 	m->summed = earlier_calls(p, live, &source, job_source_is_summed, &m->summed_calls);
 	m->unrolled = earlier_calls(p, live, &source, job_source_is_unrolled, &m->unrolled_calls);
 	m->source_recomputes = job_source_recomputes(&source);
@@ -256,11 +256,13 @@ void metrics_remove_by_source(struct metrics_pass *p)
 	job_source_begin(&source, p->tables, p->trace->header.start_realtime_ns);
 	for (uint32_t i = 1; i < p->tables->stack_count; i++)
 		if (p->tags[i] & TAGGED(MODEL))
-			p->removed_by[i] |= (uint16_t)(
-				COUNTERFACTUAL(UNOPTIMIZED,
-					       job_source_is_unoptimized(&source, i)) |
-				COUNTERFACTUAL(GENERATED, job_source_is_generated(&source, i)) |
-				COUNTERFACTUAL(ROLLOUT, job_source_is_rollout(&source, i)));
+			p->removed_by[i] |=
+				(uint16_t)(COUNTERFACTUAL(UNOPTIMIZED,
+							  job_source_is_unoptimized(&source, i)) |
+					   COUNTERFACTUAL(GENERATED,
+							  job_source_is_generated(&source, i)) |
+					   COUNTERFACTUAL(ROLLOUT,
+							  job_source_is_rollout(&source, i)));
 	job_source_end(&source);
 }
 

@@ -1,7 +1,6 @@
 #include "metrics/metrics_attention.h"
 #include "metrics/metrics_config.h"
 #include "metrics/metrics_counterfactual.h"
-#include "metrics/metrics_head.h"
 #include "metrics/metrics_inference.h"
 #include "metrics/metrics_live.h"
 #include "metrics/metrics_moment.h"
@@ -461,7 +460,6 @@ void metrics_compute(struct metrics m[MT_MAX_DEVICES], const struct trace *t,
 					  .keyframe = on_keyframe,
 					  .keyframe_end = on_keyframe_end,
 					  .records = on_records };
-	struct head_depths heads;
 
 	/* A copy: metrics_tag_attention(), metrics_find_sizes() and others add tags. */
 	p.workspaces = workspace_sizes_of(&t->tables);
@@ -472,13 +470,7 @@ void metrics_compute(struct metrics m[MT_MAX_DEVICES], const struct trace *t,
 	p.removed_by = xcalloc(t->tables.stack_count + 1, sizeof(*p.removed_by));
 	live_set_init(&p.live);
 	start(&p, m, r);
-	heads = metrics_head_depths(&p);
-	for (uint32_t i = 0; i < t->tables.stack_count; i++)
-		p.removed_by[i] =
-			(uint16_t)(counterfactuals_of_tags(p.tags[i]) |
-				   COUNTERFACTUAL(OWN_LOGITS, metrics_is_head(&p, &heads, i)));
-	if (measures_need)
-		metrics_remove_by_source(&p);
+	counterfactuals_by_stack(&p);
 	trace_visit(t, &visitor);
 	for (unsigned i = 0; i < MT_MAX_DEVICES; i++) {
 		struct device_pass *d = &p.devices[i];

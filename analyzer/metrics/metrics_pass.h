@@ -183,7 +183,7 @@ struct device_pass {
 struct metrics_pass {
 	const struct trace *trace;
 	const struct tables *tables;
-	int measures_need; /* see metrics_compute() */
+	int measures_need;    /* see metrics_compute() */
 	stack_tags *tags;     /* bits of enum stack_tag, by stack */
 	uint16_t *removed_by; /* bits of enum counterfactual that a stack decides, by stack */
 	struct workspace_sizes workspaces;

@@ -16,9 +16,11 @@ static uint32_t outermost_call(const struct job_source *s, const struct stack *o
  * gradients? */
 static int asks_behind(const struct python_file *f, uint32_t line)
 {
-	static const struct str ways[] = { WORD("backward"), WORD("manual_backward"), WORD("grad"),
-					   WORD("value_and_grad"), WORD("vjp"), WORD("jacobian"),
-					   WORD("jacrev"), WORD("hessian"), WORD("minimize") };
+	static const struct str ways[] = { WORD("backward"), WORD("manual_backward"),
+					   WORD("grad"),     WORD("value_and_grad"),
+					   WORD("vjp"),      WORD("jacobian"),
+					   WORD("jacrev"),   WORD("hessian"),
+					   WORD("minimize") };
 	struct python_range own = python_statement(f, line), body,
 			    behind = { own.first, python_function(f, line).last };
 
@@ -109,7 +111,8 @@ static int has_backward(struct str text)
 	       python_has_word(text, WORD("manual_backward"));
 }
 
-/* Does a loop behind the line `from`, up to `end`, call what is trained, and run a backward pass? */
+/* Does a loop behind the line `from`, up to `end`, call what is trained, and run a backward pass?
+ */
 static int trains_behind(const struct job_source *s, const struct python_file *f, uint32_t from,
 			 uint32_t end)
 {
@@ -129,8 +132,8 @@ int job_source_is_rollout(struct job_source *s, uint32_t stack)
 {
 	const struct stack *of = tables_stack(s->tables, stack);
 	uint32_t i = outermost_call(s, of);
-	const struct mt_frame *frame = i < of->frame_count ? tables_frame(s->tables, of->frames[i])
-							   : NULL;
+	const struct mt_frame *frame =
+		i < of->frame_count ? tables_frame(s->tables, of->frames[i]) : NULL;
 	const struct python_file *f =
 		frame && job_source_is_own(tables_string(s->tables, frame->file))
 			? job_source_file(s, frame)

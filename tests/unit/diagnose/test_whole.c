@@ -120,8 +120,8 @@ static void a_whole_job_tells_what_a_graph_less_saves(void **state)
 /* The graph under gradients that nobody uses goes with them. */
 static void gradients_that_nobody_uses_are_a_part_of_what_is_saved(void **state)
 {
-	struct metrics m = failure_in_forward(), whole = { .peak_needed = 6000 * MIB,
-							   .unstepped = 700 * MIB };
+	struct metrics m = failure_in_forward(),
+		       whole = { .peak_needed = 6000 * MIB, .unstepped = 700 * MIB };
 	struct measured_need need = { .metrics = &whole };
 	struct rank rank = { .end = END_OOM, .metrics = &m };
 	struct report report = { .ranks = &rank, .count = 1, .need = &need };

@@ -27,12 +27,14 @@ static void a_block_or_a_decorator_turns_gradients_off(void **state)
 		{ "with torch.inference_mode():\n    net(x)  # CALL\n", 1 },
 		{ "@torch.no_grad()\ndef check():\n    for x in loader:\n        net(x)  # CALL\n",
 		  1 },
-		{ "with torch.no_grad():\n    with torch.enable_grad():\n        net(x)  # CALL\n", 0 },
+		{ "with torch.no_grad():\n    with torch.enable_grad():\n        net(x)  # CALL\n",
+		  0 },
 		/* The block is over, or may be another one. */
 		{ "with torch.no_grad():\n    net(y)\nnet(x)  # CALL\n", 0 },
 		{ "with torch.no_grad() if fixed else nullcontext():\n    net(x)  # CALL\n", 0 },
 		{ "torch.no_grad()\nnet(x)  # CALL\n", 0 },
-		{ "@torch.no_grad()\ndef check():\n    pass\ndef train():\n    net(x)  # CALL\n", 0 },
+		{ "@torch.no_grad()\ndef check():\n    pass\ndef train():\n    net(x)  # CALL\n",
+		  0 },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
@@ -50,7 +52,8 @@ static void a_backward_pass_is_behind_a_call_or_not(void **state)
 		{ "for x in loader:\n    total += net(x)  # CALL\ntotal.backward()\n", 1 },
 		{ "out = net(x)  # CALL\ng = torch.autograd.grad(out.sum(), x)\n", 1 },
 		/* A decorator's and a setting's names are other words. */
-		{ "out = net(x)  # CALL\noptimizer.zero_grad()\nwith torch.no_grad():\n    pass\n", 0 },
+		{ "out = net(x)  # CALL\noptimizer.zero_grad()\nwith torch.no_grad():\n    pass\n",
+		  0 },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
