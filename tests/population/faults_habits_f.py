@@ -197,7 +197,7 @@ class MetricsOfAllEpochs(Fault):
         after_step, share, state = target.after_step, self.rng.uniform(0.15, 0.3), {}
         target.steps, form = self.rng.randint(6, 9), self.rng.choice(["ranks", "all"])
         metric = torchmetrics.CatMetric(nan_strategy="disable") if form == "all" else torchmetrics.SpearmanCorrCoef()
-        tracker = torchmetrics.MetricTracker(metric)
+        tracker = torchmetrics.MetricTracker(metric, maximize=True)
 
         @torch.no_grad()
         def measure(i, loss):

@@ -63,6 +63,8 @@ def child(ask):
     try:
         run(ask, result)
     except BaseException:
+        if not result["died"]:
+            result.setdefault("error", traceback.format_exc()[-1500:])  # the job may have failed while it was made
         traceback.print_exc()
         code = 1
     with open(ask["out"], "w") as f:
