@@ -18,6 +18,7 @@
 #define MIN_LAYERS 3      /* that have run: dropout comes behind the first lines of a layer */
 #define MIN_GRAPH 8       /* blocks of a graph: fewer may be of a layer that runs */
 #define MIN_CALLS_GRAPH 5 /* the same where the source tells the calls: three are of a layer */
+#define MIN_CALLS_LOOP 4  /* calls of a loop, at least, by the blocks of a line */
 #define FEW_BYTES 200     /* a part of all */
 #define MODEL_BLOCKS 4    /* parameters of a model, at least: fewer may be a head's */
 
@@ -217,6 +218,17 @@ static bytes live_of_calls(const struct metrics_pass *p, const struct snapshot *
 	return blocks >= MIN_CALLS_GRAPH ? sum : 0;
 }
 
+/* Has one line of a kind of calls a block of each of several calls, as a loop's has? */
+static int is_repeated(const struct metrics_pass *p, const struct snapshot *live,
+		       struct job_source *source, stack_test *is_of_kind)
+{
+	for (size_t i = 0; i < live->count; i++)
+		if (live->groups[i].blocks >= MIN_CALLS_LOOP && is_of_call(p, &live->groups[i]) &&
+		    is_of_kind(source, live->groups[i].stack))
+			return 1;
+	return 0;
+}
+
 /* What the source of a job tells of what models keep. */
 static void find_by_source(const struct metrics_pass *p, struct metrics *m,
 			   const struct snapshot *live)
@@ -230,6 +242,7 @@ static void find_by_source(const struct metrics_pass *p, struct metrics *m,
 	m->unoptimized = live_of_calls(p, live, &source, job_source_is_unoptimized);
 	m->generator_graph = larger_of(m->generator_graph,
 				       live_of_calls(p, live, &source, job_source_is_generated));
+	m->source_rollout = is_repeated(p, live, &source, job_source_is_rollout);
 	m->rollout_graph =
 		larger_of(m->rollout_graph, live_of_calls(p, live, &source, job_source_is_rollout));
 	m->summed = earlier_calls(p, live, &source, job_source_is_summed, &m->summed_calls);

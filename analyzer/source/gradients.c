@@ -111,37 +111,48 @@ static int has_backward(struct str text)
 	       python_has_word(text, WORD("manual_backward"));
 }
 
-/* Does a loop behind the line `from`, up to `end`, call what is trained, and run a backward pass?
- */
+/* Is the first backward pass from a line on, up to `end`, in a loop behind that line, which calls
+ * what is trained? 0 if it is not; -1: there is none. */
 static int trains_behind(const struct job_source *s, const struct python_file *f, uint32_t from,
 			 uint32_t end)
 {
 	for (uint32_t i = from; i <= end; i = python_statement(f, i).last + 1) {
 		struct python_range body;
-		struct str text = python_text(f, python_statement(f, i));
 
-		if (!has_backward(text) || !python_loop(f, i, &body) || body.first <= from)
-			continue;
-		if (calls_trained(s, python_text(f, body)))
-			return 1;
+		if (has_backward(python_text(f, python_statement(f, i))))
+			return python_loop(f, i, &body) && body.first > from &&
+			       calls_trained(s, python_text(f, body));
 	}
-	return 0;
+	return -1;
 }
 
 int job_source_is_rollout(struct job_source *s, uint32_t stack)
 {
 	const struct stack *of = tables_stack(s->tables, stack);
-	uint32_t i = outermost_call(s, of);
-	const struct mt_frame *frame =
-		i < of->frame_count ? tables_frame(s->tables, of->frames[i]) : NULL;
-	const struct python_file *f =
-		frame && job_source_is_own(tables_string(s->tables, frame->file))
-			? job_source_file(s, frame)
-			: NULL;
-	struct python_range body;
+	int is_trained = 0, loops = 0, found = -1;
 
-	return f && python_loop(f, frame->line, &body) &&
-	       calls_trained(s, python_text(f, python_statement(f, frame->line))) &&
-	       !has_backward(python_text(f, body)) &&
-	       trains_behind(s, f, body.last + 1, python_function(f, frame->line).last);
+	for (uint32_t i = outermost_call(s, of); i < of->frame_count && found < 0; i++) {
+		const struct mt_frame *frame = tables_frame(s->tables, of->frames[i]);
+		struct python_range at, body;
+		const struct python_file *f;
+
+		if (frame_is(s->tables, of->frames[i], FRAME_LIBRARY))
+			continue;
+		f = job_source_is_own(tables_string(s->tables, frame->file))
+			    ? job_source_file(s, frame)
+			    : NULL;
+		if (!f)
+			return 0;
+		at = python_statement(f, frame->line);
+		is_trained |= calls_trained(s, python_text(f, at));
+		/* The loop may be of a function that the one with the updates calls. */
+		if (!loops && python_loop(f, frame->line, &body)) {
+			if (has_backward(python_text(f, body)))
+				return 0;
+			at = body;
+			loops = 1;
+		}
+		found = trains_behind(s, f, at.last + 1, python_function(f, frame->line).last);
+	}
+	return is_trained && loops && found > 0;
 }

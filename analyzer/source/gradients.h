@@ -10,8 +10,8 @@ int job_source_asks_gradients(struct job_source *s, uint32_t stack);
 /* Is a line of a stack in a `with` block, or in a function with a decorator, that turns gradients
  * off? The innermost of those that turn them on or off counts. */
 int job_source_is_no_grad(struct job_source *s, uint32_t stack);
-/* Does a loop only call what is trained, and does a later loop of the same function call it anew,
- * with a backward pass for that call? As a rollout and the updates behind it do. */
+/* Does a loop only call what is trained, and does a later loop, of the same function or of one that
+ * called it, call that anew with a backward pass? As a rollout and the updates behind it do. */
 int job_source_is_rollout(struct job_source *s, uint32_t stack);
 
 #endif

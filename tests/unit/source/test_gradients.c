@@ -89,6 +89,45 @@ static void a_rollout_needs_no_graph(void **state)
 		check(*state, &cases[i], job_source_is_rollout);
 }
 
+/* A call of the model within a function, which the line of `outer` calls. */
+static uint32_t call_within(struct job *j, const char *function, const char *outer)
+{
+	uint32_t layer = frame(j, "# CALL", "Linear.forward", FRAME_LIBRARY | FRAME_FORWARD),
+		 inner = frame(j, "# CALL", function, 0), around = frame(j, outer, "<module>", 0),
+		 within = stack(j, layer, inner);
+
+	j->of_stacks[within][2] = around;
+	j->stacks[within].frame_count = 3;
+	return within;
+}
+
+/* The first backward pass behind a rollout is that of its updates. */
+static void the_updates_may_be_where_the_rollout_is_called(void **state)
+{
+	static const char collect[] = "o = Adam(net.parameters())\n"
+				      "def collect():\n"
+				      "    for t in steps:\n        kept.append(net(x))  # CALL\n"
+				      "    return kept\n",
+			  updates[] = "for e in epochs:\n    loss(net(y), kept).backward()\n";
+	static const struct {
+		const char *middle;
+		int expected;
+	} cases[] = { { "kept = collect()  # OUTER\n", 1 },
+		      { "kept = collect()  # OUTER\nsum(kept).backward()\n", 0 } };
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct job j;
+		char text[512];
+		uint32_t called;
+
+		snprintf(text, sizeof(text), "%s%s%s", collect, cases[i].middle, updates);
+		begin(&j, *state, text);
+		called = call_within(&j, "collect", "# OUTER");
+		assert_int_equal(job_source_is_rollout(source(&j), called), cases[i].expected);
+		job_source_end(&j.source);
+	}
+}
+
 /* The function that calls the model returns the loss to one that runs the backward pass. */
 static void the_functions_around_a_call_count_too(void **state)
 {
@@ -105,16 +144,11 @@ static void the_functions_around_a_call_count_too(void **state)
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct job j;
-		uint32_t layer, inner, outer;
+		uint32_t called;
 
 		begin(&j, *state, text);
-		layer = frame(&j, "# CALL", "Linear.forward", FRAME_LIBRARY | FRAME_FORWARD);
-		inner = frame(&j, "# CALL", "loss_of", 0);
-		outer = frame(&j, cases[i].outer, "<module>", 0);
-		layer = stack(&j, layer, inner);
-		j.of_stacks[layer][2] = outer;
-		j.stacks[layer].frame_count = 3;
-		assert_int_equal(job_source_asks_gradients(source(&j), layer), cases[i].expected);
+		called = call_within(&j, "loss_of", cases[i].outer);
+		assert_int_equal(job_source_asks_gradients(source(&j), called), cases[i].expected);
 		job_source_end(&j.source);
 	}
 }
@@ -125,6 +159,7 @@ int main(void)
 		IN_DIRECTORY(a_block_or_a_decorator_turns_gradients_off),
 		IN_DIRECTORY(a_backward_pass_is_behind_a_call_or_not),
 		IN_DIRECTORY(a_rollout_needs_no_graph),
+		IN_DIRECTORY(the_updates_may_be_where_the_rollout_is_called),
 		IN_DIRECTORY(the_functions_around_a_call_count_too),
 	};
 
