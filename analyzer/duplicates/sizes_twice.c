@@ -107,19 +107,27 @@ bytes sizes_twice(const bytes *sizes, size_t count, size_t least)
 	return most;
 }
 
-/* Is a size among the first `again` once in the list? Without one, the list repeats itself because
- * the layers of a model are alike. */
-static int has_unique(const bytes *sizes, size_t count, size_t again)
+/* Is a size that is once among those before `first` there again, behind it? Without one, the list
+ * repeats itself because the layers of a model are alike. 0 too if such a size should be there by
+ * now, and is not. */
+static int has_unique(const bytes *sizes, size_t count, size_t first)
 {
-	for (size_t i = 0; i < again; i++) {
-		size_t same = 0;
+	int found = 0;
 
-		for (size_t k = 0; k < count && same < 2; k++)
-			same += sizes[k] == sizes[i];
-		if (same == 1)
-			return 1;
+	for (size_t i = 0; i < count - first; i++) {
+		size_t same = 0, k = first;
+
+		for (size_t at = 0; at < first && same < 2; at++)
+			same += sizes[at] == sizes[i];
+		if (same > 1)
+			continue;
+		while (k < count && sizes[k] != sizes[i])
+			k++;
+		if (k == count && i + NEAR < count - first)
+			return 0;
+		found |= k < count;
 	}
-	return 0;
+	return found;
 }
 
 /* Are the sizes from `first` on those of the begin, each within NEAR places of its own? A module
@@ -153,7 +161,7 @@ size_t sizes_begin_again(const bytes *sizes, size_t count, size_t least)
 			continue;
 		/* The next one has fewer sizes, in a longer list: none that is once there either.
 		 */
-		found = has_unique(sizes, first, count - first) ? first : 0;
+		found = has_unique(sizes, count, first) ? first : 0;
 		break;
 	}
 	free(taken);

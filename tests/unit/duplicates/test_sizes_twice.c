@@ -97,6 +97,21 @@ static void a_list_begins_again_in_nearly_its_order(void **state)
 	assert_int_equal(sizes_begin_again(sizes, ARRAY_SIZE(sizes), LEAST), 0);
 }
 
+/* A model of an embedding, 80, and layers of six weights that are alike, of which the last one is
+ * being made: a size of a layer stands before the embedding, too. A second model would have an
+ * embedding. */
+static void layers_that_are_being_made_are_no_second_model(void **state)
+{
+	bytes sizes[] = { 4,  80, 5, 4, 4, 4, 4,  16, 16, 4, 4, 4, 4,  16, 16,
+			  4,  4,  4, 4, 16, 16, 4, 4, 4, 4,  16, 16 };
+
+	(void)state;
+	assert_int_equal(sizes_begin_again(sizes, ARRAY_SIZE(sizes), LEAST), 0);
+	sizes[16] = 80;
+	sizes[17] = 5;
+	assert_int_equal(sizes_begin_again(sizes, ARRAY_SIZE(sizes), LEAST), 15);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -106,6 +121,7 @@ int main(void)
 		cmocka_unit_test(small_blocks_do_not_differ),
 		cmocka_unit_test(equal_models_are_counted),
 		cmocka_unit_test(a_list_begins_again_in_nearly_its_order),
+		cmocka_unit_test(layers_that_are_being_made_are_no_second_model),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
