@@ -13,6 +13,7 @@
 /* The meaning of the bytes of a remedy. If nothing failed, the trace has the whole need. */
 /* Of a whole run too: the remedy takes more than its number counts. */
 #define NO_LESS(n) bound_if(1, n, SAVING_AT_LEAST)
+#define NO_LESS_IF(is, n) bound_if(is, n, SAVING_AT_LEAST)
 #define AT_LEAST(n) bound_if(m->failed, n, SAVING_AT_LEAST)
 #define AT_LEAST_IF(is, n) bound_if(m->failed && (is), n, SAVING_AT_LEAST)
 #define AT_FAILURE(n) bound_if(m->failed, n, SAVING_AT_FAILURE)

@@ -227,26 +227,28 @@ static const struct mt_frame *attention_as_model(const struct tables *t, uint32_
 	return root;
 }
 
-/* A model with convolutions or batch norms of its own is a network, whatever its name, and what
- * these make are no scores. */
+#define MIN_NETWORK 4 /* stacks of layers: an attention may have three projections, or a patch */
+
+/* A model with several convolutions or batch norms of its own is a network, whatever its name, and
+ * what these make are no scores. */
 static void untag_networks(struct metrics_pass *p)
 {
 	const stack_tags layers = TAGGED(LAYER) | TAGGED(BATCH_NORM);
-	unsigned char *networks = xcalloc(p->tables->string_count + 1, 1); /* by function */
+	uint32_t *count = xcalloc(p->tables->string_count + 1, sizeof(*count)); /* by function */
 	const struct mt_frame *root;
 
 	for (uint32_t i = 1; i < p->tables->stack_count; i++)
 		if (p->tags[i] & TAGGED(ATTENTION) && p->tags[i] & layers) {
 			root = attention_as_model(p->tables, i);
-			networks[root ? root->function : 0] = 1;
+			count[root ? root->function : 0]++;
 			p->tags[i] &= ~(TAGGED(ATTENTION) | TAGGED(ATTENDS));
 		}
 	for (uint32_t i = 1; i < p->tables->stack_count; i++) {
 		root = p->tags[i] & TAGGED(ATTENTION) ? attention_as_model(p->tables, i) : NULL;
-		if (root && root->function && networks[root->function])
+		if (root && root->function && count[root->function] >= MIN_NETWORK)
 			p->tags[i] &= ~(TAGGED(ATTENTION) | TAGGED(ATTENDS));
 	}
-	free(networks);
+	free(count);
 }
 
 void metrics_tag_attention(struct metrics_pass *p, const struct failure *f,

@@ -7,6 +7,7 @@
 #include "source/gradients.h"
 #include "source/last_token.h"
 #include "source/loops.h"
+#include "source/no_grad.h"
 #include "source/optimizer_states.h"
 #include "source/settings.h"
 #include "source/summed.h"
@@ -18,7 +19,7 @@
 #define MIN_LAYERS 3      /* that have run: dropout comes behind the first lines of a layer */
 #define MIN_GRAPH 8       /* blocks of a graph: fewer may be of a layer that runs */
 #define MIN_CALLS_GRAPH 5 /* the same where the source tells the calls: three are of a layer */
-#define MIN_CALLS_LOOP 4  /* calls of a loop, at least, by the blocks of a line */
+#define MIN_CALLS_LOOP 4  /* blocks of each line, at least, of several calls or layers */
 #define FEW_BYTES 200     /* a part of all */
 #define MODEL_BLOCKS 4    /* parameters of a model, at least: fewer may be a head's */
 
@@ -218,15 +219,22 @@ static bytes live_of_calls(const struct metrics_pass *p, const struct snapshot *
 	return blocks >= MIN_CALLS_GRAPH ? sum : 0;
 }
 
-/* Has one line of a kind of calls a block of each of several calls, as a loop's has? */
+/* Has each line of a kind of calls, but for small blocks and for one line, blocks of several calls,
+ * or of several layers? */
 static int is_repeated(const struct metrics_pass *p, const struct snapshot *live,
 		       struct job_source *source, stack_test *is_of_kind)
 {
-	for (size_t i = 0; i < live->count; i++)
-		if (live->groups[i].blocks >= MIN_CALLS_LOOP && is_of_call(p, &live->groups[i]) &&
-		    is_of_kind(source, live->groups[i].stack))
-			return 1;
-	return 0;
+	struct call_count calls = { .fewest = UINT64_MAX };
+	bytes sum = live_of_calls(p, live, source, is_of_kind);
+
+	for (size_t i = 0; i < live->count; i++) {
+		const struct block_group *g = &live->groups[i];
+
+		if (is_of_call(p, g) && g->bytes >= sum / FEW_BYTES && is_of_kind(source, g->stack))
+			count_calls(&calls, g->blocks);
+	}
+	return sum && calls.singles <= 1 && calls.fewest >= MIN_CALLS_LOOP &&
+	       calls.fewest < UINT64_MAX;
 }
 
 /* What the source of a job tells of what models keep. */
@@ -242,21 +250,22 @@ static void find_by_source(const struct metrics_pass *p, struct metrics *m,
 	m->unoptimized = live_of_calls(p, live, &source, job_source_is_unoptimized);
 	m->generator_graph = larger_of(m->generator_graph,
 				       live_of_calls(p, live, &source, job_source_is_generated));
+	m->summed = earlier_calls(p, live, &source, job_source_is_summed, &m->summed_calls);
+	m->unrolled = earlier_calls(p, live, &source, job_source_is_unrolled, &m->unrolled_calls);
 	m->source_rollout = is_repeated(p, live, &source, job_source_is_rollout);
 	m->rollout_graph =
 		larger_of(m->rollout_graph, live_of_calls(p, live, &source, job_source_is_rollout));
-	m->summed = earlier_calls(p, live, &source, job_source_is_summed, &m->summed_calls);
-	m->unrolled = earlier_calls(p, live, &source, job_source_is_unrolled, &m->unrolled_calls);
 	m->source_recomputes = job_source_recomputes(&source);
 	m->source_float64 = job_source_is_float64(&source);
 	if (m->request_stack != MT_NO_STACK) {
 		m->source_computes = job_source_computes(&source, m->request_stack);
-		m->source_masks = job_source_masks(&source, m->request_stack);
 		m->source_trains = loops_call_leads_to_backward(&source, m->request_stack);
 		m->source_evaluates = !job_source_asks_gradients(&source, m->request_stack);
 		m->source_no_grad = job_source_is_no_grad(&source, m->request_stack);
 		m->source_last = job_source_takes_last(&source, m->request_stack);
 	}
+	if (m->setup_line)
+		m->source_masks = job_source_masks(&source, m->setup_stack);
 	m->source_states = job_source_states(&source);
 	m->source_infers = job_source_infers(&source);
 	job_source_end(&source);

@@ -210,7 +210,8 @@ static void find_of_setup(const struct metrics_pass *p, const struct device_pass
 		m->setup_stack = f->stack;
 	}
 	m->setup_kept = m->setup_line;
-	if (f && m->setup_blocks == 2 && m->setup_line > f->requested)
+	if (f && m->in_setup && f->stack == m->setup_stack && m->setup_blocks == 2 &&
+	    m->setup_line > f->requested)
 		m->setup_kept = larger_of(m->setup_line - f->requested, f->requested);
 	free(before);
 }

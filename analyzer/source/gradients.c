@@ -2,6 +2,11 @@
 
 #include "attribution/frames.h"
 #include "source/model_parts.h"
+#include "source/no_grad.h"
+
+#include <string.h>
+
+#define MOST_CALLS 256 /* of functions in a part of a text, that are looked for */
 
 /* The line of the outermost call of a module; `frame_count`: there is none. */
 static uint32_t outermost_call(const struct job_source *s, const struct stack *of)
@@ -12,21 +17,63 @@ static uint32_t outermost_call(const struct job_source *s, const struct stack *o
 	return of->frame_count;
 }
 
-/* Does the innermost loop around a line, or what follows the line in its function, ask for
- * gradients? */
-static int asks_behind(const struct python_file *f, uint32_t line)
+static int has_way(struct str text)
 {
 	static const struct str ways[] = { WORD("backward"), WORD("manual_backward"),
 					   WORD("grad"),     WORD("value_and_grad"),
 					   WORD("vjp"),      WORD("jacobian"),
 					   WORD("jacrev"),   WORD("hessian"),
-					   WORD("minimize") };
+					   WORD("minimize"), WORD("loss_scaler") };
+
+	return python_has_any(text, ways, ARRAY_SIZE(ways));
+}
+
+/* Does a function of that name, of the file, have a way to gradients? */
+static int function_has_way(struct job_source *s, const struct python_file *f, struct str name)
+{
+	struct str text = python_whole(f);
+
+	s->work += f->length;
+	for (size_t at = 0; (at = python_find_word(text, at, name)) < text.length;
+	     at += name.length)
+		if (at >= 4 && !memcmp(text.at + at - 4, "def ", 4)) {
+			uint32_t line = python_statement(f, python_line_at(f, at)).last + 1;
+
+			return has_way(python_text(f, python_function(f, line)));
+		}
+	return 0;
+}
+
+/* Does a part of the text ask for gradients, itself or in a function of the file that it calls? */
+static int asks(struct job_source *s, const struct python_file *f, struct str text)
+{
+	unsigned calls = 0;
+
+	if (has_way(text))
+		return 1;
+	for (size_t at = 0; at < text.length && calls < MOST_CALLS; at++) {
+		size_t begin = text.at[at] == '(' ? python_begin_of_name(text, at) : at;
+		struct str name = python_part(text, begin, at);
+
+		if (!name.length || (begin && text.at[begin - 1] == '.') ||
+		    s->work > JOB_SOURCE_MOST_WORK)
+			continue;
+		calls++;
+		if (function_has_way(s, f, name))
+			return 1;
+	}
+	return 0;
+}
+
+/* Does the innermost loop around a line, or what follows the line in its function, ask for
+ * gradients? */
+static int asks_behind(struct job_source *s, const struct python_file *f, uint32_t line)
+{
 	struct python_range own = python_statement(f, line), body,
 			    behind = { own.first, python_function(f, line).last };
 
-	return python_has_any(python_text(f, behind), ways, ARRAY_SIZE(ways)) ||
-	       (python_loop(f, line, &body) &&
-		python_has_any(python_text(f, body), ways, ARRAY_SIZE(ways)));
+	return asks(s, f, python_text(f, behind)) ||
+	       (python_loop(f, line, &body) && asks(s, f, python_text(f, body)));
 }
 
 int job_source_asks_gradients(struct job_source *s, uint32_t stack)
@@ -45,96 +92,74 @@ int job_source_asks_gradients(struct job_source *s, uint32_t stack)
 			    : NULL;
 		if (!f)
 			return -1;
-		if (asks_behind(f, frame->line))
+		if (asks_behind(s, f, frame->line))
 			return 1;
 		found = 0;
 	}
 	return found;
 }
 
-enum says { SAYS_NOTHING, SAYS_OFF, SAYS_ON };
-
-static enum says said_by(struct str statement)
+/* The name of a trained part that a statement calls: "net" in `self.net(x)`; empty: none. */
+static struct str trained_part(const struct job_source *s, struct str statement)
 {
-	static const struct str off[] = { WORD("no_grad"), WORD("inference_mode") };
+	size_t at = model_parts_find_call(&s->optimized.trained, statement, 0), end;
 
-	/* A choice between two contexts says nothing. */
-	if (python_has_word(statement, WORD("if")))
-		return SAYS_NOTHING;
-	if (python_has_any(statement, off, ARRAY_SIZE(off)))
-		return SAYS_OFF;
-	return python_has_word(statement, WORD("enable_grad")) ? SAYS_ON : SAYS_NOTHING;
+	if (at == statement.length)
+		return python_part(statement, at, at);
+	end = python_end_of_name(statement, at);
+	return python_part(statement, python_begin_of_name(statement, end), end);
 }
 
-/* By the `with` statements around a line, and the decorators of its function. */
-static enum says said_around(const struct python_file *f, uint32_t line)
+/* Does a text call that part, or a method of it, with arguments? */
+static int calls_part(struct str text, struct str part)
 {
-	uint32_t function = python_function(f, line).first, head = line;
-	enum says said = SAYS_NOTHING;
+	for (size_t at = 0; (at = python_find_word(text, at, part)) < text.length;
+	     at += part.length) {
+		size_t end = at + part.length;
 
-	while (!said && (head = python_head(f, head)) >= function && head)
-		if (python_begins_with(f, head, "with *") ||
-		    python_begins_with(f, head, "async with *"))
-			said = said_by(python_text(f, python_statement(f, head)));
-	for (uint32_t i = function; !said && i-- > 1 && python_begins_with(f, i, "@*");)
-		said = said_by(python_line(f, i));
-	return said;
-}
-
-int job_source_is_no_grad(struct job_source *s, uint32_t stack)
-{
-	const struct stack *of = tables_stack(s->tables, stack);
-
-	for (uint32_t i = 0; i < of->frame_count; i++) {
-		const struct mt_frame *frame = tables_frame(s->tables, of->frames[i]);
-		const struct python_file *f =
-			job_source_is_own(tables_string(s->tables, frame->file))
-				? job_source_file(s, frame)
-				: NULL;
-		enum says said = f ? said_around(f, frame->line) : SAYS_NOTHING;
-
-		if (said)
-			return said == SAYS_OFF;
+		while (end < text.length && (python_is_name(text.at[end]) || text.at[end] == '.'))
+			end++;
+		if (end < text.length && text.at[end] == '(' &&
+		    text.at[python_skip_blanks(text, end + 1)] != ')')
+			return 1;
 	}
 	return 0;
 }
 
-/* Does a part of the text call what an optimizer got? */
-static int calls_trained(const struct job_source *s, struct str text)
-{
-	return model_parts_find_call(&s->optimized.trained, text, 0) < text.length;
-}
-
-static int has_backward(struct str text)
-{
-	return python_has_word(text, WORD("backward")) ||
-	       python_has_word(text, WORD("manual_backward"));
-}
-
-/* Is the first backward pass from a line on, up to `end`, in a loop behind that line, which calls
- * what is trained? 0 if it is not; -1: there is none. */
-static int trains_behind(const struct job_source *s, const struct python_file *f, uint32_t from,
-			 uint32_t end)
+/* Is the first way to gradients from a line on, up to `end`, a backward pass in a loop behind that
+ * line, which calls the part? 0 if it is not; -1: there is none. */
+static int trains_behind(struct job_source *s, const struct python_file *f, uint32_t from,
+			 uint32_t end, struct str part)
 {
 	for (uint32_t i = from; i <= end; i = python_statement(f, i).last + 1) {
 		struct python_range body;
 
-		if (has_backward(python_text(f, python_statement(f, i))))
+		if (asks(s, f, python_text(f, python_statement(f, i))))
 			return python_loop(f, i, &body) && body.first > from &&
-			       calls_trained(s, python_text(f, body));
+			       calls_part(python_text(f, body), part);
 	}
 	return -1;
 }
 
-int job_source_is_rollout(struct job_source *s, uint32_t stack)
+/* What becomes of the value of a call: does the line drop its graph at once? */
+static int drops_graph(struct str statement)
 {
-	const struct stack *of = tables_stack(s->tables, stack);
-	int is_trained = 0, loops = 0, found = -1;
+	return python_has_word(statement, WORD("detach")) ||
+	       python_has_word(statement, WORD("item")) ||
+	       python_has_word(statement, WORD("tolist")) ||
+	       python_has_word(statement, WORD("numpy"));
+}
 
-	for (uint32_t i = outermost_call(s, of); i < of->frame_count && found < 0; i++) {
+static int is_rollout(struct job_source *s, const struct stack *of, uint32_t first)
+{
+	struct str part = { 0 };
+	int loops = 0, found = -1;
+
+	for (uint32_t i = first; i < of->frame_count && found < 0; i++) {
 		const struct mt_frame *frame = tables_frame(s->tables, of->frames[i]);
 		struct python_range at, body;
 		const struct python_file *f;
+		struct str statement;
 
 		if (frame_is(s->tables, of->frames[i], FRAME_LIBRARY))
 			continue;
@@ -144,15 +169,46 @@ int job_source_is_rollout(struct job_source *s, uint32_t stack)
 		if (!f)
 			return 0;
 		at = python_statement(f, frame->line);
-		is_trained |= calls_trained(s, python_text(f, at));
+		statement = python_text(f, at);
+		if (!part.length && drops_graph(statement))
+			return 0;
+		if (!part.length)
+			part = trained_part(s, statement);
 		/* The loop may be of a function that the one with the updates calls. */
 		if (!loops && python_loop(f, frame->line, &body)) {
-			if (has_backward(python_text(f, body)))
+			if (asks(s, f, python_text(f, body)))
 				return 0;
 			at = body;
 			loops = 1;
 		}
-		found = trains_behind(s, f, at.last + 1, python_function(f, frame->line).last);
+		found = trains_behind(s, f, at.last + 1, python_function(f, frame->line).last,
+				      part);
 	}
-	return is_trained && loops && found > 0;
+	return part.length && loops && found > 0;
+}
+
+/* The frames from the call on: those within the model make no difference. */
+static uint64_t hash_of(const struct stack *of, uint32_t first)
+{
+	uint64_t hash = of->frame_count - first;
+
+	for (uint32_t i = first; i < of->frame_count; i++)
+		hash = (hash ^ of->frames[i]) * 0x9e3779b97f4a7c15u;
+	return hash;
+}
+
+int job_source_is_rollout(struct job_source *s, uint32_t stack)
+{
+	const struct stack *of = tables_stack(s->tables, stack);
+	uint32_t first = outermost_call(s, of);
+	uint64_t hash = hash_of(of, first);
+	struct rollout_seen *seen = &s->rollouts[hash % ARRAY_SIZE(s->rollouts)];
+
+	if (first == of->frame_count)
+		return 0;
+	if (!seen->is_known || seen->hash != hash)
+		*seen = (struct rollout_seen){ .hash = hash,
+					       .is_known = 1,
+					       .is_rollout = is_rollout(s, of, first) };
+	return seen->is_rollout && !job_source_is_no_grad(s, stack);
 }

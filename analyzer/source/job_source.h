@@ -10,6 +10,12 @@
 
 #define JOB_SOURCE_MOST_WORK (UINT64_C(1) << 29) /* with more, nothing is known */
 
+/* What is known of the calls with these frames around them, see gradients.h. */
+struct rollout_seen {
+	uint64_t hash;
+	int is_known, is_rollout;
+};
+
 struct job_source {
 	const struct tables *tables;
 	struct python_files files;
@@ -17,6 +23,7 @@ struct job_source {
 	uint64_t work;              /* bytes that were looked at, about */
 	/* What is known of the line of each frame; NULL: no file is there. */
 	unsigned char *calls, *loops, *returns, *unrolled, *generated;
+	struct rollout_seen rollouts[64]; /* by the hash; a later one replaces an earlier one */
 };
 
 /* `began_ns`: when the job began, since the Unix epoch. `t` has been attributed, and stays. */

@@ -253,8 +253,9 @@ uint32_t python_head(const struct python_file *f, uint32_t line)
 static uint32_t end_of_body(const struct python_file *f, uint32_t head, uint32_t last)
 {
 	uint32_t end = python_statement(f, head).last;
+	size_t indent = python_indent(f, head);
 
-	while (end < last && python_indent(f, end + 1) > python_indent(f, head))
+	while (end < last && python_indent(f, end + 1) > indent)
 		end++;
 	return end;
 }

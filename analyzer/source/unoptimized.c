@@ -1,7 +1,7 @@
 #include "source/unoptimized.h"
 
 #include "attribution/frames.h"
-#include "source/conditions.h"
+#include "source/no_grad.h"
 #include "source/python_names.h"
 #include "util/glob.h"
 
@@ -104,37 +104,16 @@ static struct str arguments_of(const struct job_source *s, struct str statement)
 	return (struct str){ statement.at + call + 1, end - call - 1 };
 }
 
-/* Does a `with` around a line turn gradients off, as far as its condition is known? */
-static int is_without_graph(const struct job_source *s, const struct python_file *f, uint32_t line)
-{
-	static const struct str words[] = { WORD("no_grad"), WORD("inference_mode") };
-	uint32_t first = python_function(f, line).first, head = line;
-
-	while ((head = python_head(f, head)) > 0 && head >= first) {
-		struct str text = python_text(f, python_statement(f, head));
-
-		for (size_t i = 0; python_begins_with(f, head, "with *") && i < ARRAY_SIZE(words);
-		     i++) {
-			size_t at = python_find_word(text, 0, words[i]);
-
-			if (at < text.length &&
-			    conditions_at(s->tables, f, (size_t)(text.at - f->text) + at) !=
-				    IS_FALSE)
-				return 1;
-		}
-	}
-	return 0;
-}
-
 /* What a frame's line says. */
 static enum line_says line_says(struct job_source *s, uint32_t frame)
 {
 	const struct mt_frame *at = tables_frame(s->tables, frame);
 	const struct python_file *f = job_source_file(s, at);
+	enum no_grad_says no_grad = f ? no_grad_around(s, f, at->line) : NO_GRAD_OFF;
 	struct str text;
 	size_t call;
 
-	if (!f || is_without_graph(s, f, at->line))
+	if (no_grad == NO_GRAD_OFF || no_grad == NO_GRAD_MAYBE)
 		return SAYS_NOTHING;
 	text = python_text(f, python_statement(f, at->line));
 	call = model_parts_find_call(&s->optimized.trained, text, 0);

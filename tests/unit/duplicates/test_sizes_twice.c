@@ -102,8 +102,8 @@ static void a_list_begins_again_in_nearly_its_order(void **state)
  * embedding. */
 static void layers_that_are_being_made_are_no_second_model(void **state)
 {
-	bytes sizes[] = { 4,  80, 5, 4, 4, 4, 4,  16, 16, 4, 4, 4, 4,  16, 16,
-			  4,  4,  4, 4, 16, 16, 4, 4, 4, 4,  16, 16 };
+	bytes sizes[] = { 4,  80, 5, 4, 4, 4,  4,  16, 16, 4, 4, 4,  4, 16,
+			  16, 4,  4, 4, 4, 16, 16, 4,  4,  4, 4, 16, 16 };
 
 	(void)state;
 	assert_int_equal(sizes_begin_again(sizes, ARRAY_SIZE(sizes), LEAST), 0);

@@ -193,15 +193,14 @@ static void layers_within_an_attention_make_no_scores(void **state)
 	}
 }
 
-/* AttentionUNet: its convolution, and what it does to the result, are no scores. Within another
- * module of that name, the same block may be one. */
+/* AttentionUNet: its convolutions, and what it does to their results, are no scores. Within another
+ * module of that name, the same block may be one; and an attention may have one convolution. */
 static void a_network_with_a_name_of_attention_has_no_scores(void **state)
 {
+	enum { CONVOLUTIONS = 4, PLAIN, INNER, ALL };
 	static const uint32_t conv[] = { 2, 1 }, own[] = { 1 }, inner[] = { 3, 1 };
-	static struct stack of[] = { { 0 },
-				     { .frame_count = 2, .frames = conv },
-				     { .frame_count = 1, .frames = own },
-				     { .frame_count = 2, .frames = inner } };
+	static struct stack of[ALL] = { [PLAIN] = { .frame_count = 1, .frames = own },
+					[INNER] = { .frame_count = 2, .frames = inner } };
 	static struct mt_frame lines[] = { { 0 },
 					   { .function = 1, .file = 4 },
 					   { .function = 2, .file = 5 },
@@ -214,28 +213,31 @@ static void a_network_with_a_name_of_attention_has_no_scores(void **state)
 				      { "SelfAttention.forward", 21 },
 				      { "net.py", 6 },
 				      { "conv.py", 7 } };
-	struct tables tables = { .stack_count = 4,
+	const stack_tags attention = TAGGED(ATTENTION) | TAGGED(MODEL);
+	stack_tags tags[ALL] = { 0 };
+	struct tables tables = { .stack_count = ALL,
 				 .stacks = of,
 				 .frames = lines,
 				 .frame_kinds = of_lines,
-				 .frame_count = 4,
+				 .frame_count = ARRAY_SIZE(lines),
 				 .strings = names,
 				 .string_count = ARRAY_SIZE(names) };
-	const stack_tags attention = TAGGED(ATTENTION) | TAGGED(MODEL);
-	stack_tags tags[] = { 0, attention | TAGGED(LAYER), attention, attention };
 	struct metrics_pass p = { .tables = &tables, .tags = tags };
 	struct snapshot live = { 0 };
 
 	(void)state;
-	metrics_tag_attention(&p, NULL, &live);
-	assert_false(tags[1] & TAGGED(ATTENTION));
-	assert_false(tags[2] & TAGGED(ATTENTION));
-	assert_true(tags[3] & TAGGED(ATTENTION));
-	/* No convolution: it may be attention itself. */
-	tags[1] = attention;
-	tags[2] = attention;
-	metrics_tag_attention(&p, NULL, &live);
-	assert_true(tags[2] & TAGGED(ATTENTION));
+	for (uint32_t convolutions = 1; convolutions <= CONVOLUTIONS; convolutions++) {
+		for (uint32_t i = 1; i < ALL; i++)
+			tags[i] = attention;
+		for (uint32_t i = 1; i <= CONVOLUTIONS; i++) {
+			of[i] = (struct stack){ .frame_count = 2, .frames = conv };
+			tags[i] = i <= convolutions ? attention | TAGGED(LAYER) : 0;
+		}
+		metrics_tag_attention(&p, NULL, &live);
+		assert_false(tags[1] & TAGGED(ATTENTION));
+		assert_int_equal(!!(tags[PLAIN] & TAGGED(ATTENTION)), convolutions < 4);
+		assert_true(tags[INNER] & TAGGED(ATTENTION));
+	}
 }
 
 int main(void)

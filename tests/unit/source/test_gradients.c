@@ -2,6 +2,7 @@
 #include "source_job.h"
 
 #include "source/gradients.h"
+#include "source/no_grad.h"
 
 struct one_line {
 	const char *text; /* with a call of the model at # CALL */
@@ -29,6 +30,13 @@ static void a_block_or_a_decorator_turns_gradients_off(void **state)
 		  1 },
 		{ "with torch.no_grad():\n    with torch.enable_grad():\n        net(x)  # CALL\n",
 		  0 },
+		{ "with torch.set_grad_enabled(False):\n    net(x)  # CALL\n", 1 },
+		{ "with torch.no_grad(): kept.append(net(x))  # CALL\n", 1 },
+		{ "@torch.no_grad()\n# slow\n@cached(\n    size=3)\ndef check():\n    net(x)  # CALL\n",
+		  1 },
+		{ "with torch.no_grad():\n    with torch.set_grad_enabled(True):\n        net(x)  # CALL\n",
+		  0 },
+		{ "with torch.set_grad_enabled(trains):\n    net(x)  # CALL\n", 0 },
 		/* The block is over, or may be another one. */
 		{ "with torch.no_grad():\n    net(y)\nnet(x)  # CALL\n", 0 },
 		{ "with torch.no_grad() if fixed else nullcontext():\n    net(x)  # CALL\n", 0 },
@@ -51,6 +59,12 @@ static void a_backward_pass_is_behind_a_call_or_not(void **state)
 		{ "for x in loader:\n    last.backward()\n    last = net(x)  # CALL\n", 1 },
 		{ "for x in loader:\n    total += net(x)  # CALL\ntotal.backward()\n", 1 },
 		{ "out = net(x)  # CALL\ng = torch.autograd.grad(out.sum(), x)\n", 1 },
+		/* A function of the job does it. */
+		{ "def update(l):\n    l.backward()\n    o.step()\n"
+		  "for x in loader:\n    update(net(x).mean())  # CALL\n",
+		  1 },
+		{ "for x in loader:\n    out = net(x)  # CALL\n    loss_scaler(out.mean(), o)\n",
+		  1 },
 		/* A decorator's and a setting's names are other words. */
 		{ "out = net(x)  # CALL\noptimizer.zero_grad()\nwith torch.no_grad():\n    pass\n",
 		  0 },
@@ -68,6 +82,30 @@ static void a_rollout_needs_no_graph(void **state)
 		  "for t in steps:\n    kept.append(net(x))  # CALL\n"
 		  "for e in epochs:\n    o.zero_grad()\n    loss(net(y), kept).backward()\n",
 		  1 },
+		/* The rollout has no graph. */
+		{ "o = Adam(net.parameters())\n"
+		  "for t in steps:\n    with torch.no_grad():\n        a = net(x)  # CALL\n"
+		  "for e in epochs:\n    loss(net(y), kept).backward()\n",
+		  0 },
+		{ "o = Adam(net.parameters())\n"
+		  "for t in steps:\n    kept.append(net(x).detach())  # CALL\n"
+		  "for e in epochs:\n    loss(net(y), kept).backward()\n",
+		  0 },
+		/* A first part of what is trained, and a later part. */
+		{ "o = Adam(list(enc.parameters()) + list(head.parameters()))\n"
+		  "for t in clips:\n    kept.append(enc(x))  # CALL\n"
+		  "for q in asked:\n    loss(head(kept)).backward()\n",
+		  0 },
+		{ "o = Adam(net.parameters())\n"
+		  "for t in steps:\n    kept.append(net(x))  # CALL\n"
+		  "for e in epochs:\n    (loss(kept) + net.penalty()).backward()\n",
+		  0 },
+		/* Two stages of training, of which a function has the first one's backward pass. */
+		{ "o = Adam(net.parameters())\n"
+		  "def update(l):\n    l.backward()\n    o.step()\n"
+		  "for t in steps:\n    update(loss(net(x)))  # CALL\n"
+		  "for e in epochs:\n    loss(net(y)).backward()\n",
+		  0 },
 		/* The sum of the losses waits for its backward pass. */
 		{ "o = Adam(net.parameters())\n"
 		  "for t in steps:\n    kept.append(net(x))  # CALL\n"
