@@ -40,16 +40,16 @@ def asked(directory, truth, options):
 
 
 def measured(row, directory):
-    """The row with the first number that is said of the whole job ("about"), or the bound ("at least"), and what the run needed."""
+    """The row with the number of the first remedy that is said of the whole job ("about"), or the bound ("at least"), and what the run needed."""
     with tempfile.TemporaryDirectory() as scratch:
         run = subprocess.run([MEMTRACE, "report", "--json", "--whole-need", os.path.join(directory, row["script"], "traces")],
                              env=environment(TMPDIR=scratch, MEMTRACE_QUIET=1), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if run.returncode not in (0, 1):
         return {**row, "error": run.stderr.strip()[-200:]}
     report = json.loads(run.stdout)
-    remedies = report["findings"][0]["remedies"]
-    return {**row, "about": next((r["saving_bytes"] for r in remedies if r.get("saving_bytes")), None),
-            "bound": next((r["saving_bound_bytes"] for r in remedies if r.get("saving_bound") == "at least"), None),
+    first = report["findings"][0]["remedies"][0]
+    return {**row, "about": first.get("saving_bytes"),
+            "bound": first["saving_bound_bytes"] if first.get("saving_bound") == "at least" else None,
             "need": (report["ranks"][0]["need"] or {}).get("whole_step_bytes")}
 
 
