@@ -75,11 +75,12 @@ static struct saved beyond_steps(const struct metrics *m, bytes n)
 
 /*
  * The saving of a remedy. Where the whole job was measured, on a larger device, it is what the
- * remedy takes from that need; but the blocks that it removes may be of the failure alone.
+ * remedy takes from that need; but the blocks that it removes may be of the failure alone, or not
+ * be found at that peak.
  */
 static struct saved by_whole(struct saved failed, struct saved whole)
 {
-	if (whole.n > 0)
+	if (whole.n > 0 && whole.n >= failed.n / 2)
 		return whole;
 	return failed.n > 0 ? (struct saved){ failed.n, SAVING_AT_FAILURE } : failed;
 }

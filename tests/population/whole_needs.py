@@ -61,8 +61,9 @@ def table(rows):
     counts = collections.defaultdict(collections.Counter)
     for r in rows:
         for name in r["rule"], "all":
-            counts[name].update({"asked": 1, "about": bool(r["about"]), "near": is_near(r), "bound": not r["about"] and bool(r["bound"]),
-                                 "holds": not r["about"] and bool(r["bound"]) and r["bound"] <= 1.1 * r["truly"]})
+            bounded = not r["about"] and bool(r["bound"])
+            counts[name].update({"asked": 1, "about": int(bool(r["about"])), "near": int(is_near(r)), "bound": int(bounded),
+                                 "holds": int(bounded and r["bound"] <= 1.1 * r["truly"])})
     lines = ["| rule | scripts | a number | within 10 % | at least | holds |", "|---|---|---|---|---|---|"]
     for name, n in sorted(counts.items(), key=lambda x: (x[0] == "all", -x[1]["asked"], x[0])):
         lines.append("| %s | %s |" % (name, " | ".join(str(n[k]) for k in ("asked", "about", "near", "bound", "holds"))))

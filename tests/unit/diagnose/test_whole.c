@@ -117,6 +117,24 @@ static void a_whole_job_tells_what_a_graph_less_saves(void **state)
 	}
 }
 
+/* The whole job has those blocks, too; at its peak they are not found. */
+static void a_whole_job_that_shows_little_tells_nothing(void **state)
+{
+	struct metrics m = in_first_pass(),
+		       whole = { .peak_needed = 6000 * MIB, .without_unoptimized = 400 * MIB };
+	struct measured_need need = { .metrics = &whole };
+	struct rank rank = { .end = END_OOM, .metrics = &m };
+	struct report report = { .ranks = &rank, .count = 1, .need = &need };
+	struct diagnosis d = { 0 };
+
+	(void)state;
+	m.unoptimized = 900 * MIB;
+	diagnose(&d, &report);
+	assert_int_equal(diagnosis_cause(&d, 0)->remedies[0].bound, SAVING_AT_FAILURE);
+	assert_int_equal(diagnosis_cause(&d, 0)->remedies[0].saving, 900 * MIB);
+	diagnosis_release(&d);
+}
+
 /* The graph under gradients that nobody uses goes with them. */
 static void gradients_that_nobody_uses_are_a_part_of_what_is_saved(void **state)
 {
@@ -145,6 +163,7 @@ int main(void)
 		cmocka_unit_test(a_whole_job_tells_what_is_saved),
 		cmocka_unit_test(the_settings_are_those_of_the_job),
 		cmocka_unit_test(a_whole_job_tells_what_a_graph_less_saves),
+		cmocka_unit_test(a_whole_job_that_shows_little_tells_nothing),
 		cmocka_unit_test(gradients_that_nobody_uses_are_a_part_of_what_is_saved),
 	};
 
