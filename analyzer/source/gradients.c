@@ -6,8 +6,6 @@
 
 #include <string.h>
 
-#define MOST_CALLS 256 /* of functions in a part of a text, that are looked for */
-
 /* The line of the outermost call of a module; `frame_count`: there is none. */
 static uint32_t outermost_call(const struct job_source *s, const struct stack *of)
 {
@@ -28,39 +26,55 @@ static int has_way(struct str text)
 	return python_has_any(text, ways, ARRAY_SIZE(ways));
 }
 
-/* Does a function of that name, of the file, have a way to gradients? */
-static int function_has_way(struct job_source *s, const struct python_file *f, struct str name)
+/* Adds the functions of a file that have a way to gradients. */
+static void find_asking(struct asking_functions *a, const struct python_file *f)
 {
+	const struct str def = WORD("def");
 	struct str text = python_whole(f);
 
-	s->work += f->length;
-	for (size_t at = 0; (at = python_find_word(text, at, name)) < text.length;
-	     at += name.length)
-		if (at >= 4 && !memcmp(text.at + at - 4, "def ", 4)) {
-			uint32_t line = python_statement(f, python_line_at(f, at)).last + 1;
+	for (size_t at = 0; (at = python_find_word(text, at, def)) < text.length;) {
+		uint32_t line = python_statement(f, python_line_at(f, at)).last + 1;
+		struct str name;
 
-			return has_way(python_text(f, python_function(f, line)));
-		}
-	return 0;
+		at += def.length;
+		name = python_next_name(text, &at);
+		if (name.length && a->names.count < PYTHON_NAMES &&
+		    has_way(python_text(f, python_function(f, line))))
+			a->names.list[a->names.count++] = name;
+	}
+}
+
+static const struct python_names *asking_functions(struct job_source *s,
+						   const struct python_file *f)
+{
+	struct asking_functions *a = s->asking;
+
+	while (a < s->asking + ARRAY_SIZE(s->asking) - 1 && a->text && a->text != f->text)
+		a++;
+	if (a->text != f->text) {
+		*a = (struct asking_functions){ .text = f->text };
+		s->work += f->length;
+		find_asking(a, f);
+	}
+	return &a->names;
 }
 
 /* Does a part of the text ask for gradients, itself or in a function of the file that it calls? */
 static int asks(struct job_source *s, const struct python_file *f, struct str text)
 {
-	unsigned calls = 0;
+	const struct python_names *functions = asking_functions(s, f);
 
 	if (has_way(text))
 		return 1;
-	for (size_t at = 0; at < text.length && calls < MOST_CALLS; at++) {
-		size_t begin = text.at[at] == '(' ? python_begin_of_name(text, at) : at;
-		struct str name = python_part(text, begin, at);
+	for (size_t i = 0; i < functions->count; i++) {
+		struct str name = functions->list[i];
 
-		if (!name.length || (begin && text.at[begin - 1] == '.') ||
-		    s->work > JOB_SOURCE_MOST_WORK)
-			continue;
-		calls++;
-		if (function_has_way(s, f, name))
-			return 1;
+		for (size_t at = 0; (at = python_find_word(text, at, name)) < text.length;
+		     at += name.length)
+			if (at + name.length < text.length && text.at[at + name.length] == '(' &&
+			    !(at && text.at[at - 1] == '.') &&
+			    !(at >= 4 && !memcmp(text.at + at - 4, "def ", 4)))
+				return 1;
 	}
 	return 0;
 }
@@ -115,12 +129,14 @@ static int calls_part(struct str text, struct str part)
 {
 	for (size_t at = 0; (at = python_find_word(text, at, part)) < text.length;
 	     at += part.length) {
-		size_t end = at + part.length;
+		size_t end = at + part.length, argument;
 
 		while (end < text.length && (python_is_name(text.at[end]) || text.at[end] == '.'))
 			end++;
-		if (end < text.length && text.at[end] == '(' &&
-		    text.at[python_skip_blanks(text, end + 1)] != ')')
+		if (end == text.length || text.at[end] != '(')
+			continue;
+		argument = python_skip_blanks(text, end + 1);
+		if (argument < text.length && text.at[argument] != ')')
 			return 1;
 	}
 	return 0;

@@ -6,6 +6,7 @@
 #define MEMTRACE_JOB_SOURCE_H
 
 #include "source/optimized.h"
+#include "source/python_names.h"
 #include "trace/tables.h"
 
 #define JOB_SOURCE_MOST_WORK (UINT64_C(1) << 29) /* with more, nothing is known */
@@ -16,6 +17,12 @@ struct rollout_seen {
 	int is_known, is_rollout;
 };
 
+/* The functions of a file, by its text, that have a way to gradients, see gradients.h. */
+struct asking_functions {
+	const char *text;
+	struct python_names names;
+};
+
 struct job_source {
 	const struct tables *tables;
 	struct python_files files;
@@ -23,7 +30,8 @@ struct job_source {
 	uint64_t work;              /* bytes that were looked at, about */
 	/* What is known of the line of each frame; NULL: no file is there. */
 	unsigned char *calls, *loops, *returns, *unrolled, *generated;
-	struct rollout_seen rollouts[64]; /* by the hash; a later one replaces an earlier one */
+	struct asking_functions asking[8]; /* the last one may be replaced */
+	struct rollout_seen rollouts[64];  /* by the hash; a later one replaces an earlier one */
 };
 
 /* `began_ns`: when the job began, since the Unix epoch. `t` has been attributed, and stays. */
