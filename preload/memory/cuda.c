@@ -281,7 +281,10 @@ static void describe_devices(void)
 	*(void **)&count = resolve("cuDeviceGetCount");
 	*(void **)&get = resolve("cuDeviceGet");
 	*(void **)&name = resolve("cuDeviceGetName");
-	if (!count || !get || !name || count(&n) != CUDA_SUCCESS)
+	if (!count || !get || !name)
+		return;
+	resolve_settle();
+	if (count(&n) != CUDA_SUCCESS)
 		return;
 	for (int i = 0; i < n && i < MT_MAX_DEVICES; i++) {
 		struct short_text ordinal = { 0 };
@@ -354,7 +357,10 @@ void cuda_describe(void)
 	describe_devices();
 	for (unsigned i = 0; i < sizeof(versions) / sizeof(versions[0]); i++) {
 		*(void **)&get = resolve_beside(in_use(versions[i].library), versions[i].function);
-		if (get && get(&v) == 0)
+		if (!get)
+			continue;
+		resolve_settle();
+		if (get(&v) == 0)
 			describe_version(versions[i].name, v, versions[i].major, versions[i].minor);
 	}
 	describe_torch();

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "symbols/resolve.h"
 
+#include <dlfcn.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -107,6 +108,16 @@ void *resolve_before_us(const char *symbol)
 void *resolve_anywhere(const char *symbol)
 {
 	return find(symbol, NOT_US, NULL);
+}
+
+void resolve_settle(void)
+{
+	__typeof__(dladdr) *ask;
+	Dl_info unused;
+
+	*(void **)&ask = resolve_in_libc("dladdr");
+	if (ask)
+		(void)ask(__ehdr_start, &unused);
 }
 
 static int begins(const char *s, const char *with)

@@ -18,6 +18,11 @@ void *resolve(const char *symbol);
  * library. */
 void *resolve_beside(const void *beside, const char *symbol);
 
+/* Waits until no other thread is in dlopen(). A library that is being loaded is in the loader's
+ * list before it can run: what was found of it may be called after this. It takes the loader's
+ * lock: on the helper thread alone, which holds no lock. */
+void resolve_settle(void);
+
 /* Address of SYMBOL in a preload before this one (not in the program itself). */
 void *resolve_before_us(const char *symbol);
 
