@@ -13,9 +13,7 @@ static struct str own_statement(struct job_source *s, uint32_t stack)
 
 		if (frame_is(s->tables, of->frames[i], FRAME_LIBRARY))
 			continue;
-		f = job_source_is_own(tables_string(s->tables, frame->file))
-			    ? job_source_file(s, frame)
-			    : NULL;
+		f = job_source_own_file(s, frame);
 		return f ? python_text(f, python_statement(f, frame->line)) : (struct str){ 0 };
 	}
 	return (struct str){ 0 };

@@ -6,15 +6,6 @@
 
 #include <string.h>
 
-/* The line of the outermost call of a module; `frame_count`: there is none. */
-static uint32_t outermost_call(const struct job_source *s, const struct stack *of)
-{
-	for (uint32_t i = of->frame_count; i-- > 1;)
-		if (frame_is(s->tables, of->frames[i - 1], FRAME_MODULE_CALL | FRAME_FORWARD))
-			return i;
-	return of->frame_count;
-}
-
 static int has_way(struct str text)
 {
 	static const struct str ways[] = { WORD("backward"), WORD("manual_backward"),
@@ -93,17 +84,16 @@ static int asks_behind(struct job_source *s, const struct python_file *f, uint32
 int job_source_asks_gradients(struct job_source *s, uint32_t stack)
 {
 	const struct stack *of = tables_stack(s->tables, stack);
+	uint32_t first = job_source_caller(s, of);
 	int found = -1;
 
-	for (uint32_t i = outermost_call(s, of); i < of->frame_count; i++) {
+	for (uint32_t i = first; first && i < of->frame_count; i++) {
 		const struct mt_frame *frame = tables_frame(s->tables, of->frames[i]);
 		const struct python_file *f;
 
 		if (frame_is(s->tables, of->frames[i], FRAME_LIBRARY))
 			continue;
-		f = job_source_is_own(tables_string(s->tables, frame->file))
-			    ? job_source_file(s, frame)
-			    : NULL;
+		f = job_source_own_file(s, frame);
 		if (!f)
 			return -1;
 		if (asks_behind(s, f, frame->line))
@@ -179,9 +169,7 @@ static int is_rollout(struct job_source *s, const struct stack *of, uint32_t fir
 
 		if (frame_is(s->tables, of->frames[i], FRAME_LIBRARY))
 			continue;
-		f = job_source_is_own(tables_string(s->tables, frame->file))
-			    ? job_source_file(s, frame)
-			    : NULL;
+		f = job_source_own_file(s, frame);
 		if (!f)
 			return 0;
 		at = python_statement(f, frame->line);
@@ -216,11 +204,11 @@ static uint64_t hash_of(const struct stack *of, uint32_t first)
 int job_source_is_rollout(struct job_source *s, uint32_t stack)
 {
 	const struct stack *of = tables_stack(s->tables, stack);
-	uint32_t first = outermost_call(s, of);
+	uint32_t first = job_source_caller(s, of);
 	uint64_t hash = hash_of(of, first);
 	struct rollout_seen *seen = &s->rollouts[hash % ARRAY_SIZE(s->rollouts)];
 
-	if (first == of->frame_count)
+	if (!first || first == of->frame_count)
 		return 0;
 	if (!seen->is_known || seen->hash != hash)
 		*seen = (struct rollout_seen){ .hash = hash,

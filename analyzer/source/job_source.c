@@ -1,5 +1,6 @@
 #include "source/job_source.h"
 
+#include "attribution/frames.h"
 #include "util/glob.h"
 
 #include <stdlib.h>
@@ -67,4 +68,19 @@ const struct python_file *job_source_file(struct job_source *s, const struct mt_
 		return NULL;
 	s->work += f->length;
 	return f;
+}
+
+const struct python_file *job_source_own_file(struct job_source *s, const struct mt_frame *frame)
+{
+	return job_source_is_own(tables_string(s->tables, frame->file)) ? job_source_file(s, frame)
+									: NULL;
+}
+
+uint32_t job_source_caller(const struct job_source *s, const struct stack *of)
+{
+	uint32_t i = of->frame_count;
+
+	while (i && !frame_is(s->tables, of->frames[i - 1], FRAME_MODULE_CALL | FRAME_FORWARD))
+		i--;
+	return i;
 }

@@ -46,5 +46,10 @@ const struct python_file *job_source_next(const struct job_source *s, const stru
 /* The file of a frame, which may be a library's that calls parts of a model; NULL: it, or the line,
  * is not there, or too much was asked for, so that a huge file cannot keep a report waiting. */
 const struct python_file *job_source_file(struct job_source *s, const struct mt_frame *frame);
+/* The same; NULL too if it is a library's. */
+const struct python_file *job_source_own_file(struct job_source *s, const struct mt_frame *frame);
+/* The frame that calls the outermost module of a stack; 0: there is no module, frame_count: what
+ * calls it is not on the stack. */
+uint32_t job_source_caller(const struct job_source *s, const struct stack *of);
 
 #endif

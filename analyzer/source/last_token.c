@@ -1,6 +1,5 @@
 #include "source/last_token.h"
 
-#include "attribution/frames.h"
 #include "source/python_names.h"
 
 /* `[:, -1]`, `[:, -1, ...]` or `[:, -1:]`, with any blanks. */
@@ -55,17 +54,13 @@ static int takes_last(const struct python_file *f, uint32_t line)
 int job_source_takes_last(struct job_source *s, uint32_t stack)
 {
 	const struct stack *of = tables_stack(s->tables, stack);
+	uint32_t caller = job_source_caller(s, of);
+	const struct mt_frame *frame;
+	const struct python_file *f;
 
-	/* The line that calls the outermost module. */
-	for (uint32_t i = of->frame_count; i-- > 0;) {
-		const struct mt_frame *frame = tables_frame(s->tables, of->frames[i]);
-		const struct python_file *f;
-
-		if (!i ||
-		    !frame_is(s->tables, of->frames[i - 1], FRAME_MODULE_CALL | FRAME_FORWARD))
-			continue;
-		f = job_source_file(s, frame);
-		return f && job_source_is_own(f->path) && takes_last(f, frame->line);
-	}
-	return 0;
+	if (!caller || caller == of->frame_count)
+		return 0;
+	frame = tables_frame(s->tables, of->frames[caller]);
+	f = job_source_own_file(s, frame);
+	return f && takes_last(f, frame->line);
 }

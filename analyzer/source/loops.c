@@ -100,22 +100,12 @@ static enum loop_says line_says(struct job_source *s, uint32_t frame, unsigned c
 	return *says;
 }
 
-/* The frame that calls the outermost module, in the order from the innermost one. */
-static uint32_t outermost_call(const struct tables *t, const struct stack *of)
-{
-	uint32_t first = of->frame_count;
-
-	while (first > 0 && !frame_is(t, of->frames[first - 1], FRAME_MODULE_CALL | FRAME_FORWARD))
-		first--;
-	return first;
-}
-
 int loops_call_leads_to_backward(struct job_source *s, uint32_t stack)
 {
 	const struct stack *of = tables_stack(s->tables, stack);
 	enum loop_says says = SAYS_RETURNS;
 
-	for (uint32_t i = outermost_call(s->tables, of);
+	for (uint32_t i = job_source_caller(s, of);
 	     i < of->frame_count && s->returns && says == SAYS_RETURNS; i++)
 		if (!frame_is(s->tables, of->frames[i], FRAME_LIBRARY))
 			says = line_says(s, of->frames[i], s->returns, NULL, 1);
@@ -128,7 +118,7 @@ int loops_lead_to_backward(struct job_source *s, uint32_t stack, unsigned char *
 	const struct stack *of = tables_stack(s->tables, stack);
 	enum loop_says says = SAYS_NOTHING;
 
-	for (uint32_t i = outermost_call(s->tables, of); i < of->frame_count && of_loops; i++) {
+	for (uint32_t i = job_source_caller(s, of); i < of->frame_count && of_loops; i++) {
 		if (frame_is(s->tables, of->frames[i], FRAME_LIBRARY))
 			continue;
 		says = line_says(s, of->frames[i], of_loops, values, says == SAYS_RETURNS);

@@ -79,10 +79,7 @@ int job_source_is_no_grad(struct job_source *s, uint32_t stack)
 
 	for (uint32_t i = 0; i < of->frame_count && !said; i++) {
 		const struct mt_frame *frame = tables_frame(s->tables, of->frames[i]);
-		const struct python_file *f =
-			job_source_is_own(tables_string(s->tables, frame->file))
-				? job_source_file(s, frame)
-				: NULL;
+		const struct python_file *f = job_source_own_file(s, frame);
 
 		said = f ? no_grad_around(s, f, frame->line) : NO_GRAD_NOTHING;
 	}

@@ -18,7 +18,6 @@ import json
 import os
 import queue
 import random
-import re
 import shutil
 import subprocess
 import sys
@@ -226,12 +225,8 @@ def written(path, rows, truth):
     for name in [*sorted((k for k in counts if k != "all"), key=SETS.index), "all"]:
         n = counts[name]
         lines.append("| %s | %d | %s |" % (name, n["right"] + n["wrong"] + n["unnamed"], " | ".join(str(n[c]) for c in columns)))
-    with open(path) as f:
-        text, found = re.subn(r"(?m)^\| set \| scripts \|.*\n(\|.*\n)*", lambda _: "\n".join(lines) + "\n", f.read())
-    if found != 1:
-        sys.exit("scripts.py: %s has %d tables of scripts" % (path, found))
-    with open(path, "w") as f:
-        f.write(text)
+    from table import put_table
+    put_table(os.path.abspath(path), lines)
 
 
 def measured(name, rows):

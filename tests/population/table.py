@@ -2,7 +2,8 @@
 
 table.py RESULTS... [--again DIRECTORY] [--write SET | --add SET] [--development]
 
-RESULTS: files of draw.py --results. --again: asks memtrace anew, of the traces that draw.py --keep left. --write: writes docs/population.md, adds
+RESULTS: files of draw.py --results. --again: asks memtrace anew, of the traces that draw.py --keep left. --write: writes docs/population.md, puts
+its tables of all draws, of confidence and of kinds of faults into docs/validation.md, adds
 this set of draws to measured.json, and writes the sum of its sets to analyzer/diagnose/confidence.def. --add: the same without the page.
 --development: only the draws that the rules may be developed with, each wrong one in a line.
 """
@@ -10,6 +11,7 @@ import argparse
 import collections
 import json
 import os
+import re
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -123,6 +125,12 @@ def calibration(results):
     return markdown(("confidence", "right"), rows)
 
 
+def kinds(results):
+    """Of faults: the causes of the draws, the most frequent ones first."""
+    rows = sorted(by(results, "cause"), key=lambda row: (-sum(r["cause"] == row[0] for r in results), row[0]))
+    return markdown(("kind of fault", "first finding right", "wrong with high confidence", "not named"), rows)
+
+
 # What counts as right since these draws were made, and why: the tables of a page count as it was then.
 WIDER = [
     "`joint_of_all_frames`: HUGE_TENSORS is right too. The tensors of all frames, labels and entries of the vocabulary are of one line, which it names, and it says to",
@@ -188,6 +196,17 @@ def write(path, text):
         f.write(text)
 
 
+def put_table(path, table):
+    """Puts the lines of a table into a page, in the place of the one with the same first two columns."""
+    with open(os.path.join(ROOT, path)) as f:
+        text = f.read()
+    head = re.escape("|".join(table[0].split("|")[:3]) + "|")
+    text, found = re.subn(r"(?m)^%s.*\n(\|.*\n)*" % head, lambda _: "\n".join(line for line in table if line) + "\n", text)
+    if found != 1:
+        sys.exit("%s has %d tables that begin with %s" % (path, found, table[0]))
+    write(path, text)
+
+
 def whole_scripts(path):
     """The section of the page that scripts.py writes."""
     with open(os.path.join(ROOT, path)) as f:
@@ -227,6 +246,8 @@ def main():
                 print("%04d %-22s %-24s %-22s %s" % (r["draw"], r["job"], r["fault"], r["cause"], (r.get("findings") or ["-"])[:4]))
     if options.write:
         write("docs/population.md", page(results, dropped) + whole_scripts("docs/population.md"))
+        for table in summary(results), calibration(results), kinds(results):
+            put_table("docs/validation.md", table)
     if options.write or options.add:
         sets = counts_of_sets(options.write or options.add, results)
         write("tests/population/measured.json", json.dumps(sets, indent=1, sort_keys=True) + "\n")
