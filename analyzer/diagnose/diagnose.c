@@ -11,14 +11,14 @@
 
 #define NO_NUMBER SAVING_UNKNOWN
 /* The meaning of the bytes of a remedy. If nothing failed, the trace has the whole need. */
-/* Of a whole run too: the remedy takes more than its number counts. */
-#define NO_LESS(n) bound_if(1, n, SAVING_AT_LEAST)
-#define NO_LESS_IF(is, n) bound_if(is, n, SAVING_AT_LEAST)
-#define AT_LEAST(n) bound_if(m->failed, n, SAVING_AT_LEAST)
-#define AT_LEAST_IF(is, n) bound_if(m->failed && (is), n, SAVING_AT_LEAST)
+#define AT_LEAST(n) AT_LEAST_IF(1, n)
+#define AT_LEAST_IF(is, n) NO_LESS_IF(m->failed && (is), n)
 #define AT_FAILURE(n) bound_if(m->failed, n, SAVING_AT_FAILURE)
-/* `whole`: what the same remedy takes from a run that did not fail. */
-#define OF_WHOLE(n, whole) m->failed ? AT_FAILURE(n) : about(whole)
+/* `in_whole`: what the same remedy takes from a run that did not fail. */
+#define OF_WHOLE(n, in_whole) bound_if(m->failed, m->failed ? (n) : (in_whole), SAVING_AT_FAILURE)
+/* Of a whole run too: the remedy takes more than its number counts. */
+#define NO_LESS(n) NO_LESS_IF(1, n)
+#define NO_LESS_IF(is, n) bound_if(is, n, SAVING_AT_LEAST)
 #define BY_WHOLE_STEPS(n) m->whole_measured ? UNLESS_GROWN(n) : AT_FAILURE(n)
 #define UNLESS_GROWN(n) (is_growth(m, n) ? beyond_steps(m, n) : about(n))
 #define SO_FAR(n)                    \

@@ -159,8 +159,7 @@ size_t sizes_begin_again(const bytes *sizes, size_t count, size_t least)
 	     !found && first + least <= count && first <= count - count / 3; first++) {
 		if (sizes[first] != sizes[0] || !is_again(sizes, count, first, taken))
 			continue;
-		/* The next one has fewer sizes, in a longer list: none that is once there either.
-		 */
+		/* A later place would be within NEAR of this one, or repeat layers. */
 		found = has_unique(sizes, count, first) ? first : 0;
 		break;
 	}

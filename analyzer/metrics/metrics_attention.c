@@ -209,7 +209,8 @@ static int keeps_scores(const struct metrics_pass *p, const struct failure *f,
 	return 0;
 }
 
-/* Is the model itself, on a stack, the only module with a name of attention? */
+/* The model's outermost forward() on a stack; NULL if there is none, or if another module on it has
+ * a name of attention. */
 static const struct mt_frame *attention_as_model(const struct tables *t, uint32_t stack)
 {
 	const struct stack *s = tables_stack(t, stack);

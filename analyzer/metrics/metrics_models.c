@@ -220,12 +220,11 @@ static bytes live_of_calls(const struct metrics_pass *p, const struct snapshot *
 }
 
 /* Has each line of a kind of calls, but for small blocks and for one line, blocks of several calls,
- * or of several layers? */
-static int is_repeated(const struct metrics_pass *p, const struct snapshot *live,
+ * or of several layers? `sum`: live_of_calls() of that kind. */
+static int is_repeated(const struct metrics_pass *p, const struct snapshot *live, bytes sum,
 		       struct job_source *source, stack_test *is_of_kind)
 {
 	struct call_count calls = { .fewest = UINT64_MAX };
-	bytes sum = live_of_calls(p, live, source, is_of_kind);
 
 	for (size_t i = 0; i < live->count; i++) {
 		const struct block_group *g = &live->groups[i];
@@ -242,6 +241,7 @@ static void find_by_source(const struct metrics_pass *p, struct metrics *m,
 			   const struct snapshot *live)
 {
 	struct job_source source;
+	bytes rollout;
 
 	m->source_states = -1;
 	if (!m->died && !p->measures_need)
@@ -252,9 +252,9 @@ static void find_by_source(const struct metrics_pass *p, struct metrics *m,
 				       live_of_calls(p, live, &source, job_source_is_generated));
 	m->summed = earlier_calls(p, live, &source, job_source_is_summed, &m->summed_calls);
 	m->unrolled = earlier_calls(p, live, &source, job_source_is_unrolled, &m->unrolled_calls);
-	m->source_rollout = is_repeated(p, live, &source, job_source_is_rollout);
-	m->rollout_graph =
-		larger_of(m->rollout_graph, live_of_calls(p, live, &source, job_source_is_rollout));
+	rollout = live_of_calls(p, live, &source, job_source_is_rollout);
+	m->source_rollout = is_repeated(p, live, rollout, &source, job_source_is_rollout);
+	m->rollout_graph = larger_of(m->rollout_graph, rollout);
 	m->source_recomputes = job_source_recomputes(&source);
 	m->source_float64 = job_source_is_float64(&source);
 	if (m->request_stack != MT_NO_STACK) {

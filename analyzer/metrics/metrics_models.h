@@ -6,7 +6,7 @@
 
 /* Notes a block that is allocated before the moment, with the tags of its stack. */
 void metrics_note_mode(struct device_pass *d, bytes size, stack_tags tags);
-/* Sets removed_by of the stacks whose calls need no graph by the source of the job. */
+/* Adds to removed_by, of the stacks whose calls need no graph by the source of the job. */
 void metrics_remove_by_source(struct metrics_pass *p);
 /* Sets buffers, buffer_blocks, evaluation_mode, roots, moved_models, loss_network, first_model,
  * teacher_graph and rollout_graph. The passes of the moment are to be known. */

@@ -29,9 +29,9 @@ enum counterfactual {
 	WITHOUT_NEW_RUN,
 	WITHOUT_OLD_GRADIENTS,
 	WITHOUT_HUGE,
-	WITHOUT_OWN_LOGITS, /* the outputs of a head, and all blocks out of proportion */
-	WITHOUT_TEACHER,    /* by the names of classes and functions, as the next one */
-	WITHOUT_ROLLOUT,
+	WITHOUT_OWN_LOGITS,  /* the outputs of a head, and all blocks out of proportion */
+	WITHOUT_TEACHER,     /* by the names of classes and functions */
+	WITHOUT_ROLLOUT,     /* by such names, or by the source of the job */
 	WITHOUT_UNOPTIMIZED, /* by the source of the job, as the next one */
 	WITHOUT_GENERATED,
 	COUNTERFACTUALS

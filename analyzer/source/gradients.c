@@ -147,13 +147,13 @@ static int trains_behind(struct job_source *s, const struct python_file *f, uint
 	return -1;
 }
 
-/* What becomes of the value of a call: does the line drop its graph at once? */
+/* Does the line of a call drop the graph of its value at once? */
 static int drops_graph(struct str statement)
 {
-	return python_has_word(statement, WORD("detach")) ||
-	       python_has_word(statement, WORD("item")) ||
-	       python_has_word(statement, WORD("tolist")) ||
-	       python_has_word(statement, WORD("numpy"));
+	static const struct str ways[] = { WORD("detach"), WORD("item"), WORD("tolist"),
+					   WORD("numpy") };
+
+	return python_has_any(statement, ways, ARRAY_SIZE(ways));
 }
 
 static int is_rollout(struct job_source *s, const struct stack *of, uint32_t first)

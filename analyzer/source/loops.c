@@ -12,6 +12,12 @@ enum loop_says {
 	SAYS_RETURNS,  /* a return of it */
 };
 
+static int has_backward(struct str text)
+{
+	return python_has_word(text, WORD("backward")) ||
+	       python_has_word(text, WORD("manual_backward"));
+}
+
 /* What the lines from `from` to `end` do with the names. */
 static enum loop_says use_of(struct python_names *n, const struct python_file *f, uint32_t from,
 			     uint32_t end)
@@ -20,8 +26,7 @@ static enum loop_says use_of(struct python_names *n, const struct python_file *f
 		struct python_range lines = python_statement(f, from);
 		struct str text = python_text(f, lines);
 
-		if (python_names_in(n, text) && (python_has_word(text, WORD("backward")) ||
-						 python_has_word(text, WORD("manual_backward"))))
+		if (python_names_in(n, text) && has_backward(text))
 			return SAYS_BACKWARD;
 		if (python_names_used(n, text) && python_begins_with(f, lines.first, "return*"))
 			return SAYS_RETURNS;
@@ -56,7 +61,7 @@ static enum loop_says call_says(const struct python_file *f, uint32_t line)
 	struct str text = python_text(f, at);
 	struct python_names n = { 0 };
 
-	if (python_has_word(text, WORD("backward")))
+	if (has_backward(text))
 		return SAYS_BACKWARD;
 	if (python_begins_with(f, at.first, "return*"))
 		return SAYS_RETURNS;

@@ -8,7 +8,7 @@ enum no_grad_says {
 	NO_GRAD_NOTHING,
 	NO_GRAD_OFF,   /* gradients are off */
 	NO_GRAD_MAYBE, /* they may be: a condition that the command line does not tell decides */
-	NO_GRAD_ON     /* a block within such a one turns them on */
+	NO_GRAD_ON     /* a block or a decorator turns them on */
 };
 
 /* By the `with` statements around a line, the innermost one first, and by the decorators of its

@@ -109,10 +109,13 @@ static enum line_says line_says(struct job_source *s, uint32_t frame)
 {
 	const struct mt_frame *at = tables_frame(s->tables, frame);
 	const struct python_file *f = job_source_file(s, at);
-	enum no_grad_says no_grad = f ? no_grad_around(s, f, at->line) : NO_GRAD_OFF;
+	enum no_grad_says no_grad;
 	struct str text;
 	size_t call;
 
+	if (!f)
+		return SAYS_NOTHING;
+	no_grad = no_grad_around(s, f, at->line);
 	if (no_grad == NO_GRAD_OFF || no_grad == NO_GRAD_MAYBE)
 		return SAYS_NOTHING;
 	text = python_text(f, python_statement(f, at->line));

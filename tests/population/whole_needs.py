@@ -57,13 +57,18 @@ def is_near(row):
     return bool(row["about"]) and abs(row["about"] - row["truly"]) <= 0.1 * row["truly"]
 
 
+def holds(row):
+    """Is the bound that is said in place of a number no more than what is saved?"""
+    return not row["about"] and bool(row["bound"]) and row["bound"] <= 1.1 * row["truly"]
+
+
 def table(rows):
     counts = collections.defaultdict(collections.Counter)
     for r in rows:
         for name in r["rule"], "all":
             bounded = not r["about"] and bool(r["bound"])
             counts[name].update({"asked": 1, "about": int(bool(r["about"])), "near": int(is_near(r)), "bound": int(bounded),
-                                 "holds": int(bounded and r["bound"] <= 1.1 * r["truly"])})
+                                 "holds": int(holds(r))})
     lines = ["| rule | scripts | a number | within 10 % | at least | holds |", "|---|---|---|---|---|---|"]
     for name, n in sorted(counts.items(), key=lambda x: (x[0] == "all", -x[1]["asked"], x[0])):
         lines.append("| %s | %s |" % (name, " | ".join(str(n[k]) for k in ("asked", "about", "near", "bound", "holds"))))
@@ -89,7 +94,7 @@ def main():
                 continue
             rows.append(row)
             said = row["about"] or row["bound"]
-            if not is_near(row):
+            if not is_near(row) and not holds(row):
                 print("%-26s %-20s %s of %d MiB, need %s of %d  %s" % (
                     row["script"], row["rule"], "nothing" if not said else "%s%d" % ("" if row["about"] else "at least ", said // MiB), row["truly"] // MiB,
                     row["need"] and row["need"] // MiB, row["faulty_peak"] // MiB, row["cause"]), flush=True)

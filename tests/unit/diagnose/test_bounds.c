@@ -158,7 +158,7 @@ static void logits_of_a_prompt_are_not_all_of_a_peak(void **state)
 	assert_saving(&m, "LOGITS_OF_PROMPT", SAVING_ABOUT, 700 * MIB);
 }
 
-/* Two blocks of a line may be a tensor and its copy, of which the request is one. */
+/* More data may come. */
 static void data_of_the_set_up_saves_at_least_what_lies_there(void **state)
 {
 	struct metrics m = failure();

@@ -382,8 +382,8 @@ static void large_tensors_of_a_library_are_activations(void **state)
 	assert_cause(&m, "ACT_PEAK");
 }
 
-/* One tensor of 600 MiB was there before the model's first call: with 900 MiB of activations by
- * now, it is data; with three times as many, it may be the batch. */
+/* One tensor of 800 MiB was there before the model's first call: with 900 MiB of activations by
+ * now, it is data; with twice as many, it may be the batch. */
 static void a_tensor_before_the_first_call_is_data_or_an_input(void **state)
 {
 	struct metrics m = large_tensors();

@@ -1,7 +1,9 @@
 /* Calls without a graph, and calls that no backward pass follows, by the source of a job. */
 #include "source_job.h"
 
+#include "source/computed.h"
 #include "source/gradients.h"
+#include "source/loops.h"
 #include "source/no_grad.h"
 
 struct one_line {
@@ -72,6 +74,30 @@ static void a_backward_pass_is_behind_a_call_or_not(void **state)
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
 		check(*state, &cases[i], job_source_asks_gradients);
+}
+
+/* By way of its value: the sum that waits, and Lightning's own way. */
+static void what_comes_to_a_backward_pass_is_training(void **state)
+{
+	static const struct one_line cases[] = {
+		{ "loss = net(x)  # CALL\ntotal = loss.mean()\ntotal.backward()\n", 1 },
+		{ "self.manual_backward(net(x))  # CALL\n", 1 },
+		{ "score = net(x)  # CALL\nprint(score)\nother.backward()\n", 0 },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+		check(*state, &cases[i], loops_call_leads_to_backward);
+}
+
+static void a_triangle_is_a_mask(void **state)
+{
+	static const struct one_line cases[] = {
+		{ "mask = torch.ones(n, n).tril()  # CALL\n", 1 },
+		{ "data = torch.load(name).cuda()  # CALL\n", 0 },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+		check(*state, &cases[i], job_source_masks);
 }
 
 /* A loop collects what the model does, and the updates behind it call the model anew. */
@@ -196,6 +222,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		IN_DIRECTORY(a_block_or_a_decorator_turns_gradients_off),
 		IN_DIRECTORY(a_backward_pass_is_behind_a_call_or_not),
+		IN_DIRECTORY(what_comes_to_a_backward_pass_is_training),
+		IN_DIRECTORY(a_triangle_is_a_mask),
 		IN_DIRECTORY(a_rollout_needs_no_graph),
 		IN_DIRECTORY(the_updates_may_be_where_the_rollout_is_called),
 		IN_DIRECTORY(the_functions_around_a_call_count_too),
