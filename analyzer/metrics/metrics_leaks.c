@@ -1,6 +1,7 @@
 #include "metrics/metrics_leaks.h"
 
 #include "metrics/metrics_calls.h"
+#include "metrics/metrics_head.h"
 #include "metrics/metrics_sizes.h"
 #include "util/order.h"
 #include "util/size_counts.h"
@@ -65,12 +66,22 @@ static bytes beyond_need(const struct tables *t, const struct device_pass *d, ui
 	return since_first ? 0 : smaller_of(now, most);
 }
 
-/* Did the step fail while it stored its own blocks behind its end, where those of the step before
- * count as its own too? */
+/* The innermost function of a stack; NULL: it has no frames. */
+static const struct mt_frame *function_of(const struct tables *t, uint32_t stack)
+{
+	const struct stack *s = &t->stacks[stack];
+
+	return s->frame_count ? tables_frame(t, s->frames[0]) : NULL;
+}
+
+/* Did the step fail in the function that stores its own blocks behind its end, where those of the
+ * step before count as its own too? */
 static int is_storing(const struct tables *t, const struct device_pass *d,
 		      const struct surviving_block *l, bytes now, bytes most)
 {
-	return d->failure && l->stack && d->failure->stack == l->stack && is_stored(t, l) &&
+	return d->failure && l->stack && is_stored(t, l) &&
+	       metrics_is_same_function(function_of(t, d->failure->stack),
+					function_of(t, l->stack)) &&
 	       now + d->failure->requested > most;
 }
 
@@ -81,7 +92,7 @@ static void record_leak(const struct tables *t, struct device_pass *d,
 {
 	struct metrics *m = d->m;
 	uint32_t steps = 0, oldest = 0, blocks = 0;
-	bytes sum = 0, now = 0, of_step = 0, most = 0;
+	bytes sum = 0, now = 0, of_step = 0, most = 0, newest = 0;
 
 	for (size_t i = 0; i < count; i++) {
 		if (!l[i].age) {
@@ -94,6 +105,7 @@ static void record_leak(const struct tables *t, struct device_pass *d,
 		}
 		add(&of_step, l[i].size);
 		most = larger_of(most, of_step);
+		newest = steps == 1 ? of_step : newest;
 		oldest = l[i].age > oldest ? l[i].age : oldest;
 		sum = bytes_add(sum, l[i].size);
 		blocks++;
@@ -104,6 +116,7 @@ static void record_leak(const struct tables *t, struct device_pass *d,
 	add(&m->leak_bytes, sum);
 	add(&m->leak_now, beyond_need(t, d, l->stack, oldest == d->step, now, sum / steps, most));
 	m->leak_storing |= oldest < d->step && is_storing(t, d, l, now, most);
+	add(&m->leak_in_use, tables_stack_flags(t, l->stack) & STACK_INIT && !now ? newest : 0);
 	add(&m->leak_autograd, is_of_autograd(t, l) ? sum : 0);
 	add(&m->leak_stored, is_stored(t, l) ? sum : 0);
 	add(&m->leak_per_step, sum / steps);

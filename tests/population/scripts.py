@@ -160,12 +160,12 @@ def judged(row, truth, directory):
     row.update(place_of_death(found), findings=[f["rule"] for f in found["findings"]])
     if not first:
         return {**row, "outcome": "unnamed"}
-    savings = [r["saving_bytes"] for r in first["remedies"] if r.get("saving_bytes")]
-    least = [r["saving_bound_bytes"] for r in first["remedies"] if r.get("saving_bound") == "at least"]
+    remedy = first["remedies"][0] if first["remedies"] else {}
+    least = remedy["saving_bound_bytes"] if remedy.get("saving_bound") == "at least" else None
     names = {first["rule"], *SAYS_THE_SAME.get(first["rule"], ())}
     row.update(outcome="right" if names & set(truth["right"]) else "wrong", rule=first["rule"], confidence=first["confidence"])
     row.update(also=first["rule"] in truth.get("also", ()))
-    row.update(message=first["message"], remedies=[r["action"] for r in first["remedies"]], saving=next(iter(savings), None), least=next(iter(least), None),
+    row.update(message=first["message"], remedies=[r["action"] for r in first["remedies"]], saving=remedy.get("saving_bytes"), least=least,
                truly=None if truth.get("grows") else row["faulty_peak"] - row["fixed_peak"])
     return row
 

@@ -38,6 +38,33 @@ static void graphs_of_several_passes(void **state)
 	assert_saving(&m, "LEAK_GRAPH_RETAINED", SAVING_AT_LEAST, 800 * MIB);
 }
 
+/* The third step failed before its forward pass; of the 800 MiB, its predecessor's 400 are what it
+ * left behind. */
+static void the_newest_graph_counts_once(void **state)
+{
+	struct metrics m = graphs_of_two_steps();
+
+	(void)state;
+	m.left_behind = 400 * MIB;
+	assert_saving(&m, "LEAK_GRAPH_RETAINED", SAVING_ABOUT, 1200 * MIB);
+	m.kept = 400 * MIB;
+	assert_saving(&m, "LEAK_GRAPH_RETAINED", SAVING_ABOUT, 800 * MIB);
+}
+
+/* Each of four steps has made a model of 200 MiB, of which the newest runs. */
+static void the_newest_of_many_models_is_in_use(void **state)
+{
+	struct metrics m = graphs_of_two_steps();
+
+	(void)state;
+	m.kept = m.passes_kept = 0;
+	m.leak_steps = 4;
+	m.leak_stored = m.leak_bytes;
+	assert_saving(&m, "LEAK_GRAPH_RETAINED", SAVING_ABOUT, 800 * MIB);
+	m.leak_in_use = 200 * MIB;
+	assert_saving(&m, "LEAK_GRAPH_RETAINED", SAVING_AT_LEAST, 600 * MIB);
+}
+
 /* Gradients of activations: this backward pass has not made all of its own. */
 static void what_backward_passes_leave(void **state)
 {
@@ -90,6 +117,9 @@ static void copies_in_an_evaluation_are_beside_the_steps(void **state)
 	m.copying = 0;
 	m.size_growth = 100 * MIB;
 	assert_saving(&m, "SECOND_MODEL", SAVING_ABOUT, 400 * MIB);
+	/* One tensor of all of them is asked for. */
+	m.requested = 400 * MIB;
+	assert_saving(&m, "SECOND_MODEL", SAVING_AT_LEAST, 400 * MIB);
 }
 
 /* Something else was there before, which needed nearly as much as half of a checkpoint. */
@@ -126,6 +156,13 @@ static void one_chunk_of_the_logits_stays(void **state)
 	assert_saving(&m, "LOGITS_SPIKE", SAVING_ABOUT, 800 * MIB);
 	m.tags = 0;
 	m.without_logits = 600 * MIB;
+	assert_saving(&m, "LOGITS_SPIKE", SAVING_ABOUT, 600 * MIB);
+	/* More than cross entropy needs: what this loss will need is not known before its backward
+	 * pass. */
+	m.logits_blocks = 5;
+	assert_saving(&m, "LOGITS_SPIKE", SAVING_AT_FAILURE, 600 * MIB);
+	m.in_backward = 1;
+	m.tags = TAGGED(OPTIMIZER);
 	assert_saving(&m, "LOGITS_SPIKE", SAVING_ABOUT, 600 * MIB);
 }
 
@@ -178,6 +215,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_graph_that_stays_in_the_backward_pass),
 		cmocka_unit_test(graphs_of_several_passes),
+		cmocka_unit_test(the_newest_graph_counts_once),
+		cmocka_unit_test(the_newest_of_many_models_is_in_use),
 		cmocka_unit_test(what_backward_passes_leave),
 		cmocka_unit_test(an_evaluation_needs_what_it_adds_to_the_steps),
 		cmocka_unit_test(copies_in_an_evaluation_are_beside_the_steps),

@@ -11,28 +11,38 @@
 
 #define MIB (INT64_C(1) << 20)
 
-enum { COPY = 1, FORWARD, CALL, FRAMES };
-enum { LEAK = 1, HOOK, INSIDE, STORED, STACKS };
+enum { COPY = 1, FORWARD, CALL, COPY_ON, MAKE, FRAMES };
+enum { LEAK = 1, HOOK, INSIDE, STORED, STORED_ON, MADE, STACKS };
 
 static const unsigned char kinds[FRAMES] = {
 	[FORWARD] = FRAME_FORWARD, [CALL] = FRAME_MODULE_CALL
 };
 /* Innermost first: the model; a function that the model's call runs; one that its forward() calls.
  */
-static const uint32_t frames[STACKS][3] = { [LEAK] = { FORWARD, CALL },
-					    [HOOK] = { COPY, CALL },
-					    [INSIDE] = { COPY, FORWARD, CALL },
-					    [STORED] = { COPY } };
+static const uint32_t frames[STACKS][3] = {
+	[LEAK] = { FORWARD, CALL }, [HOOK] = { COPY, CALL },   [INSIDE] = { COPY, FORWARD, CALL },
+	[STORED] = { COPY },        [STORED_ON] = { COPY_ON }, [MADE] = { MAKE }
+};
+/* Two lines of one function, and a constructor. */
+static struct mt_frame functions[FRAMES] = { [COPY] = { .function = 1, .line = 10 },
+					     [FORWARD] = { .function = 2 },
+					     [CALL] = { .function = 3 },
+					     [COPY_ON] = { .function = 1, .line = 11 },
+					     [MAKE] = { .function = 4 } };
 static struct stack all[STACKS] = { [LEAK] = { .frame_count = 2, .frames = frames[LEAK] },
 				    [HOOK] = { .frame_count = 2, .frames = frames[HOOK] },
 				    [INSIDE] = { .frame_count = 3, .frames = frames[INSIDE] },
-				    [STORED] = { .frame_count = 1, .frames = frames[STORED] } };
-static struct stack_info infos[STACKS] = {
-	[LEAK] = { .model_hash = 1 }, [HOOK] = { .model_hash = 2 }, [INSIDE] = { .model_hash = 3 }
-};
+				    [STORED] = { .frame_count = 1, .frames = frames[STORED] },
+				    [STORED_ON] = { .frame_count = 1, .frames = frames[STORED_ON] },
+				    [MADE] = { .frame_count = 1, .frames = frames[MADE] } };
+static struct stack_info infos[STACKS] = { [LEAK] = { .model_hash = 1 },
+					   [HOOK] = { .model_hash = 2 },
+					   [INSIDE] = { .model_hash = 3 },
+					   [MADE] = { .flags = STACK_INIT } };
 static const struct tables tables = { .stacks = all,
 				      .stack_info = infos,
 				      .stack_count = STACKS,
+				      .frames = functions,
 				      .frame_count = FRAMES,
 				      .frame_kinds = (unsigned char *)kinds };
 
@@ -97,7 +107,28 @@ static void a_step_needs_what_is_more_than_any_has_left(void **state)
 	assert_int_equal(m.leak_now, 10 * MIB);
 }
 
-/* The fifth step has 6 MiB of its own 10, and asks for the rest. */
+/* A constructor's objects stay. The newest is in use; where this step has made one, that is. */
+static void the_newest_of_what_constructors_make_is_in_use(void **state)
+{
+	struct stack_levels stacks[STACKS] = { 0 };
+	struct metrics m = { 0 };
+	struct device_pass d = { .m = &m, .stacks = stacks, .step = 4 };
+	struct surviving_block blocks[] = {
+		{ .stack = MADE, .age = 1, .size = 8 * MIB },
+		{ .stack = MADE, .age = 2, .size = 10 * MIB },
+		{ .stack = MADE, .age = 3, .size = 10 * MIB },
+	};
+
+	(void)state;
+	metrics_find_leaks(&tables, &d, blocks, 3);
+	assert_int_equal(m.leak_bytes, 28 * MIB);
+	assert_int_equal(m.leak_in_use, 8 * MIB);
+	assert_int_equal(in_the_fifth_step(MADE, 4).leak_in_use, 0);
+	assert_int_equal(in_the_fifth_step(LEAK, 4).leak_in_use, 0);
+}
+
+/* The fifth step has 6 MiB of its own 10, and asks for the rest; or for a tensor of another line of
+ * the same function, from which it would make it. */
 static void a_step_may_fail_while_it_stores(void **state)
 {
 	struct stack_levels stacks[STACKS] = { 0 };
@@ -117,6 +148,14 @@ static void a_step_may_fail_while_it_stores(void **state)
 	assert_int_equal(m.leak_bytes, 30 * MIB);
 	assert_int_equal(m.leak_now, 10 * MIB);
 	assert_true(m.leak_storing);
+	m = (struct metrics){ 0 };
+	f.stack = STORED_ON;
+	metrics_find_leaks(&tables, &d, blocks, 5);
+	assert_true(m.leak_storing);
+	m = (struct metrics){ 0 };
+	f.stack = MADE;
+	metrics_find_leaks(&tables, &d, blocks, 5);
+	assert_false(m.leak_storing);
 	assert_false(in_the_fifth_step(STORED, 3).leak_storing);
 }
 
@@ -269,6 +308,7 @@ int main(void)
 		cmocka_unit_test(derivatives_of_inputs_are_within_one_loss),
 		cmocka_unit_test(what_follows_a_step_counts_as_the_next_ones),
 		cmocka_unit_test(a_step_needs_what_is_more_than_any_has_left),
+		cmocka_unit_test(the_newest_of_what_constructors_make_is_in_use),
 		cmocka_unit_test(a_step_may_fail_while_it_stores),
 		cmocka_unit_test(results_that_are_put_together_are_no_data),
 		cmocka_unit_test(blocks_of_equal_results_differ_a_little),
