@@ -457,6 +457,9 @@ static void finish(struct moment_pass *s)
 	if (m->leak_per_step && !m->failed)
 		m->leak_steps_to_go = m->device_total > 0 ? free_bytes(m) / m->leak_per_step : -1;
 	m->sharded = m->tags & TAGGED(FSDP) ? m->parameters : 0;
+	/* The shards are in host memory, and so are their gradients. */
+	if (m->tags & TAGGED(FSDP) && !m->parameters)
+		m->unsharded_gradients = m->gradients;
 }
 
 void metrics_at_moment(const struct metrics_pass *p, unsigned device)

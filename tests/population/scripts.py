@@ -42,7 +42,7 @@ SAYS_THE_SAME = {"BUFFERS_LARGE": {"DATA_IN_SETUP"}, "LAYERS_STORED": {"HOOKS_ST
                  "UNROLLED_GRAPH": {"EARLIER_CALL", "ROLLOUT_GRAPH", "LOSSES_SUMMED"},
                  "ROLLOUT_GRAPH": {"INFERENCE_GRAPH", "CALL_UNUSED", "GRAPH_UNUSED", "EVAL_GRAPH_KEPT"},
                  "GENERATOR_GRAPH": {"EARLIER_CALL", "REFERENCE_GRAPH", "FIRST_MODEL_GRAPH", "GRAPH_UNUSED", "CALL_UNUSED"}}
-SETS = "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth", "eleventh", "twelfth", "thirteenth", "fourteenth", "fifteenth", "sixteenth", "seventeenth", "eighteenth", "nineteenth", "twentieth", "twentyfirst", "twentysecond", "twentythird", "twentyfourth", "twentyfifth", "twentysixth", "twentyseventh", "twentyeighth", "twentyninth", "thirtieth", "thirtyfirst", "thirtysecond", "thirtythird", "thirtyfourth", "thirtyfifth", "thirtysixth", "thirtyseventh", "thirtyeighth"  # in the order in which they were written
+SETS = "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth", "eleventh", "twelfth", "thirteenth", "fourteenth", "fifteenth", "sixteenth", "seventeenth", "eighteenth", "nineteenth", "twentieth", "twentyfirst", "twentysecond", "twentythird", "twentyfourth", "twentyfifth", "twentysixth", "twentyseventh", "twentyeighth", "twentyninth", "thirtieth", "thirtyfirst", "thirtysecond", "thirtythird", "thirtyfourth", "thirtyfifth", "thirtysixth", "thirtyseventh", "thirtyeighth", "thirtyninth"  # in the order in which they were written
 LIMIT = 600  # seconds for a run
 # Runs scripts as __main__, each in a forked child, and leaves what each needed, by PyTorch's own counters. A process of its own has one script only,
 # as torchrun starts it. What is recorded does not go through it.

@@ -193,6 +193,11 @@ static void logits_of_a_prompt_are_not_all_of_a_peak(void **state)
 	m.logits_blocks = 2;
 	m.allocated_peak = 2200 * MIB;
 	assert_saving(&m, "LOGITS_OF_PROMPT", SAVING_ABOUT, 700 * MIB);
+	/* A prompt that is longer than those before. */
+	m.step = m.steps = 3;
+	m.whole_measured = 1;
+	m.size_growth = 600 * MIB;
+	assert_saving(&m, "LOGITS_OF_PROMPT", SAVING_AT_LEAST, 600 * MIB);
 }
 
 /* More data may come. */
