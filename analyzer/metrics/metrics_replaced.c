@@ -54,11 +54,14 @@ void metrics_note_block(struct device_pass *d, struct stack_levels *l, const str
 	}
 }
 
-/* Is a block of twice the size of one before, but for what the allocator left with either? */
+/* Is a block of twice the size of one before, but for what the allocator left with either? Of the
+ * smaller one's rest, twice as much is missing in the other. */
 static int is_twice(bytes now, bytes was)
 {
+	bytes missing = now >= 16 * REST ? 2 * REST : REST;
+
 	return same_size(now, 2 * was) ||
-	       (now >= 4 * REST && now <= 2 * was + REST && now >= 2 * was - REST);
+	       (now >= 4 * REST && now <= 2 * was + REST && now >= 2 * was - missing);
 }
 
 /* `p.data = p.data.to(type)`, as Module._apply does it too: the old block is freed right after the

@@ -99,6 +99,22 @@ static void a_loop_with_a_graph_keeps_no_results(void **state)
 	assert_cause(&m, "EVAL_ACCUMULATION");
 }
 
+/* A reference of 40 small blocks is no reason for four large ones of one place. */
+static void results_beside_a_small_copy(void **state)
+{
+	struct metrics m = failure_in_forward();
+
+	(void)state;
+	m.in_evaluation = m.run_evaluates = 1;
+	m.activations = m.run_live = 1000 * MIB;
+	m.run_born = 5 * GIB;
+	m.run_repeats = 4;
+	m.run_repeat_bytes = 900 * MIB;
+	m.param_copies = 100 * MIB;
+	m.param_copies_blocks = 40;
+	assert_cause(&m, "EVAL_ACCUMULATION");
+}
+
 static void a_hundred_tensors_are_not_a_few(void **state)
 {
 	struct metrics m = failure();
@@ -286,6 +302,7 @@ int main(void)
 		cmocka_unit_test(one_result_of_inference_is_named),
 		cmocka_unit_test(what_fsdp_gathers_comes_before_its_cache),
 		cmocka_unit_test(a_copy_that_is_being_made_is_a_checkpoints),
+		cmocka_unit_test(results_beside_a_small_copy),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

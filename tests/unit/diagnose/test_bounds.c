@@ -99,6 +99,26 @@ static void an_evaluation_needs_what_it_adds_to_the_steps(void **state)
 	assert_saving(&m, "HUGE_TENSORS", SAVING_ABOUT, 900 * MIB);
 }
 
+/* An evaluation has 1500 MiB with its graph; without one, a layer's input and output, of 350 each,
+ * are there too. */
+static void a_layer_of_an_evaluation_stays(void **state)
+{
+	struct metrics m = failure();
+
+	(void)state;
+	m.step = m.steps = 4;
+	m.in_backward = 0;
+	m.in_forward = m.in_evaluation = m.run_evaluates = 1;
+	m.run_new = m.run_model = 90;
+	m.run_live = 1500 * MIB;
+	m.run_born = 1700 * MIB;
+	m.run_blocks = 40;
+	m.without_new_run = m.size_growth = 1400 * MIB;
+	assert_saving(&m, "EVAL_GRAPH_KEPT", SAVING_AT_LEAST, 1400 * MIB);
+	m.layer_output = 350 * MIB;
+	assert_saving(&m, "EVAL_GRAPH_KEPT", SAVING_AT_LEAST, 800 * MIB);
+}
+
 /* All weights are put together: their copies, and the one that is asked for. */
 static void copies_in_an_evaluation_are_beside_the_steps(void **state)
 {
@@ -229,6 +249,7 @@ int main(void)
 		cmocka_unit_test(one_chunk_of_the_logits_stays),
 		cmocka_unit_test(logits_of_a_prompt_are_not_all_of_a_peak),
 		cmocka_unit_test(data_of_the_set_up_saves_at_least_what_lies_there),
+		cmocka_unit_test(a_layer_of_an_evaluation_stays),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

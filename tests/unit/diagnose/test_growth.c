@@ -130,6 +130,23 @@ static void what_is_left_does_not_hide_larger_gradients(void **state)
 	assert_cause(&m, "FSDP_NO_SYNC_GRADS");
 }
 
+/* A unit of 200 MiB is most of two shards of 200; of those in host memory nothing is known. */
+static void shards_in_host_memory_have_no_known_size(void **state)
+{
+	struct metrics m = failure_in_forward();
+
+	(void)state;
+	m.activations = 1200 * MIB;
+	m.tags = TAGGED(FSDP);
+	m.world_size = 2;
+	m.gathered = m.gathered_largest = 300 * MIB;
+	m.gathered_blocks = 1;
+	m.sharded = 200 * MIB;
+	assert_cause(&m, "FSDP_WRAP_COARSE");
+	m.sharded = 0;
+	assert_cause(&m, "ACT_PEAK");
+}
+
 /* The first step of the optimizer asks for a state; NCCL has 484 MiB. */
 static void the_first_optimizer_step_comes_before_nccl(void **state)
 {
@@ -257,6 +274,7 @@ int main(void)
 		cmocka_unit_test(layers_of_each_call_are_a_graph),
 		cmocka_unit_test(a_large_batch_of_the_second_step_is_an_outlier),
 		cmocka_unit_test(masks_of_each_layer_are_told),
+		cmocka_unit_test(shards_in_host_memory_have_no_known_size),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

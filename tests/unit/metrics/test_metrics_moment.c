@@ -20,6 +20,34 @@ static void the_peak_of_a_phase_may_be_its_begin(void **state)
 	assert_int_equal(m->allocated_peak, 2 * GIB);
 }
 
+/* Shards of parameters, or of none, if they are in host memory, and a gradient of 5 MiB. */
+static bytes whole_gradients(struct fixture *f, int on_gpu)
+{
+	const char *file = TORCH "distributed/fsdp/_fully_shard/_fsdp_param.py";
+	uint32_t shard = stack(f, write_frame(&f->w, "FSDPParam._init_sharded_param", file, 1),
+			       write_frame(&f->w, "main", "/job/train.py", 30), 0),
+		 gather = stack(f, write_frame(&f->w, "FSDPParam.init_all_gather_outputs", file, 2),
+				write_frame(&f->w, "main", "/job/train.py", 31), 0);
+
+	if (on_gpu)
+		make(f, shard, 40 * MIB);
+	make(f, gather, 20 * MIB);
+	micro_batch(f);
+	f->w.header.exit_status = 1;
+	fixture_event(f, MT_TENSOR_OOM, MIB, GIB, f->model);
+	return fixture_report(f)->metrics->unsharded_gradients;
+}
+
+static void gradients_beside_shards_in_host_memory_are_whole(void **state)
+{
+	assert_int_equal(whole_gradients(*state, 0), 5 * MIB);
+}
+
+static void gradients_beside_shards_may_be_shards(void **state)
+{
+	assert_int_equal(whole_gradients(*state, 1), 0);
+}
+
 /* Behind each step, a library takes `more`, in MiB, or gives back what it took last; it is refused
  * behind the last one. */
 static const struct metrics *refused_library(struct fixture *f, const int *more, uint64_t steps)
@@ -420,6 +448,8 @@ int main(void)
 		CASE(what_is_short_is_of_the_segment),
 		CASE(what_is_computed_of_an_evaluations_results_is_of_its_run),
 		CASE(blocks_of_backward_passes_have_no_place),
+		CASE(gradients_beside_shards_in_host_memory_are_whole),
+		CASE(gradients_beside_shards_may_be_shards),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

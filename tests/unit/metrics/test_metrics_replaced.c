@@ -126,6 +126,23 @@ static void a_conversion_to_twice_the_size_widens(void **state)
 	assert_int_equal(widened(*state, ((struct fixture *)*state)->setup, 2), 80 * MIB);
 }
 
+/* The smaller block has the rest of its segment, of 1 MiB, which the larger one lacks twice. */
+static void a_rest_of_the_smaller_block_counts_twice(void **state)
+{
+	struct fixture *f = *state;
+	uint64_t old = make(f, f->setup, 28 * MIB);
+
+	make(f, f->setup, 54 * MIB);
+	drop(f, f->setup, old, 28 * MIB);
+	old = make(f, f->setup, 6 * MIB);
+	make(f, f->setup, 10 * MIB);
+	drop(f, f->setup, old, 6 * MIB);
+	micro_batch(f);
+	f->w.header.exit_status = 1;
+	fixture_event(f, MT_TENSOR_OOM, MIB, GIB, f->model);
+	assert_int_equal(fixture_report(f)->metrics->widened, 54 * MIB);
+}
+
 static uint32_t prepares(struct fixture *f)
 {
 	return write_stack(&f->w, f->c10,
@@ -422,6 +439,7 @@ int main(void)
 		CASE(what_another_function_makes_is_none_of_a_generation),
 		CASE(results_are_made_under_no_grad),
 		CASE(a_row_of_blocks_that_become_twice_as_large_is_converted),
+		CASE(a_rest_of_the_smaller_block_counts_twice),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
