@@ -380,6 +380,12 @@ static int is_own_request(const struct trained *n, const struct spans *spans,
 	       span_order_is_behind_optimizer(spans, now);
 }
 
+/* The gradients of a first backward pass are of a part of the parameters. */
+static int is_first_backward(const struct span *now)
+{
+	return now && now->phase == PHASE_BACKWARD && now->step == 1;
+}
+
 struct duplicates duplicates_live(const struct lifetimes *l, const struct spans *spans,
 				  const struct tables *t, const struct failed_request *request,
 				  uint64_t at_ns)
@@ -400,7 +406,7 @@ struct duplicates duplicates_live(const struct lifetimes *l, const struct spans 
 	if (count)
 		qsort(held, count, sizeof(struct lifetime *), lifetime_by_time);
 	find_copies(&d, &n, spans, t, held, count);
-	if (!n.states.count && !n.gradients.count)
+	if (!n.states.count && (!n.gradients.count || (!d.copies && is_first_backward(now))))
 		find_second_model(&d, held, count);
 	d.extra_gradients = n.extra_gradients;
 	d.float64_layers = layers_of_float64(l, t, &d.float32_layers);

@@ -1,4 +1,4 @@
-/* Copies of models that copy.deepcopy() made. */
+/* Copies of models that copy.deepcopy(), or the job itself, made. */
 #include "scene.h"
 
 #include "duplicates/duplicates.h"
@@ -71,12 +71,33 @@ static void constructors_copy_layers_or_models(void **state)
 	assert_int_equal(at(&s, 30).twin + at(&s, 30).copies, 0);
 }
 
+/* Two averages of a model, of 22 MiB each, while its first backward pass has made two gradients. */
+static void averages_are_found_in_a_first_backward_pass(void **state)
+{
+	static const bytes order[] = { 9, 1, 2, 1, 2, 1, 2, 4 };
+	struct scene s;
+
+	(void)state;
+	make(&s);
+	span(&s, 0, PHASE_SETUP, 1);
+	for (uint64_t i = 0; i < 24; i++)
+		block(&s, 1 + i, BATCH, order[i % 8] * MIB, CATEGORY_PARAMETERS);
+	span(&s, 40, PHASE_BACKWARD, 1);
+	block(&s, 41, MT_NO_STACK, 4 * MIB, CATEGORY_GRADIENTS);
+	block(&s, 42, MT_NO_STACK, 2 * MIB, CATEGORY_GRADIENTS);
+	assert_int_equal(at(&s, 43).copies, 44 * MIB);
+	/* Only the first one: later, states and gradients tell what is trained. */
+	s.spans[1].step = 2;
+	assert_int_equal(at(&s, 43).copies, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_deep_copy_of_a_part_is_no_reference),
 		cmocka_unit_test(copies_too_many_are_found),
 		cmocka_unit_test(constructors_copy_layers_or_models),
+		cmocka_unit_test(averages_are_found_in_a_first_backward_pass),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
