@@ -144,6 +144,16 @@ static int is_next(const struct stack_levels *l, bytes request)
 		same_size(before, bytes_times(growth, l->rises + 1)));
 }
 
+/* The same of blocks within a step. The first is one part, or the first two joined. */
+static int is_next_block(const struct stack_levels *l, bytes request)
+{
+	bytes growth = request - l->tallest;
+
+	return growth > 0 && l->block_rises >= RISES &&
+	       same_size(l->tallest - l->grown_first, bytes_times(growth, l->block_rises)) &&
+	       (same_size(l->grown_first, growth) || same_size(l->grown_first, 2 * growth));
+}
+
 /* Do the blocks grow, step by step, or outside of steps, and replace each other? A line may make
  * several tensors in turn, of each layer for example: `at_once` of one size; the job's own code
  * also much smaller ones, as the actions beside the states that a replay buffer holds. A model
@@ -163,7 +173,8 @@ static int is_growing(const struct stack_levels *l, int is_model, int is_inferen
 		return (l->live + twice - 1) / twice <= l->tallest;
 	}
 	/* Of a few blocks, those before the latest were replaced, and are gone. */
-	return l->block_rises + more >= (is_inference && !is_model ? RISES : 2 * least) &&
+	return (l->block_rises + more >= (is_inference && !is_model ? RISES : 2 * least) ||
+		(!is_model && is_next_block(l, request))) &&
 	       l->freed + (l->block_rises > RISES) >= l->block_rises && !falls && at_once &&
 	       l->live / 2 / at_once <= l->tallest;
 }

@@ -72,6 +72,42 @@ static void two_sizes_may_be_chance(void **state)
 	assert_int_equal(column_by_column(*state, 2), 0);
 }
 
+/* Within a step, a line joins parts of 40 MiB, `first` at once to begin with, and drops what it
+ * joined before; what is refused is as much larger, or not. */
+static bytes joined(struct fixture *f, int first, bytes refused)
+{
+	uint32_t line = own_line(f);
+	uint64_t last = 0;
+
+	micro_batch(f);
+	make(f, f->optimizer, 8 * MIB);
+	for (int k = first; k < first + 3; k++) {
+		uint64_t next = make(f, line, k * 40 * MIB);
+
+		if (last)
+			drop(f, line, last, (k - 1) * 40 * MIB);
+		last = next;
+	}
+	f->w.header.exit_status = 1;
+	fixture_event(f, MT_TENSOR_OOM, MIB, refused, line);
+	return fixture_report(f)->metrics->growing;
+}
+
+static void parts_of_one_size_are_joined(void **state)
+{
+	assert_int_equal(joined(*state, 2, 200 * MIB), 160 * MIB + 200 * MIB);
+}
+
+static void a_request_of_another_size_is_no_part(void **state)
+{
+	assert_int_equal(joined(*state, 2, 220 * MIB), 0);
+}
+
+static void the_first_of_joined_parts_is_one_or_two(void **state)
+{
+	assert_int_equal(joined(*state, 4, 280 * MIB), 0);
+}
+
 /* A line makes states of 4 MiB more in each of five rounds, and actions of a sixteenth of that;
  * it drops those of the round before, or keeps all. */
 static bytes replay(struct fixture *f, int keeps)
@@ -420,6 +456,9 @@ int main(void)
 		CASE(tensors_of_one_size_do_not_grow),
 		CASE(what_was_refused_is_one_more_that_grows),
 		CASE(two_sizes_may_be_chance),
+		CASE(parts_of_one_size_are_joined),
+		CASE(a_request_of_another_size_is_no_part),
+		CASE(the_first_of_joined_parts_is_one_or_two),
 		CASE(a_conversion_to_twice_the_size_widens),
 		CASE(the_jobs_own_code_may_convert),
 		CASE(what_peft_prepares_is_meant),
