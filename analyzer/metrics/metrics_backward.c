@@ -43,9 +43,23 @@ static void divide_old(const struct tables *t, struct metrics *m, const struct s
 	m->left_steps = larger_of(m->left_steps, 1);
 }
 
+/* Is the largest parameter the weight of a linear layer, which has all rows in each step? */
+static int is_linear_weight(const struct metrics_pass *p, const struct snapshot *live, bytes size)
+{
+	for (size_t i = 0; i < live->count; i++) {
+		const struct block_group *g = &live->groups[i];
+
+		if (g->stack < p->tables->stack_count &&
+		    p->tags[g->stack] & TAGGED(LINEAR_WEIGHT) && same_size(g->largest, size))
+			return 1;
+	}
+	return 0;
+}
+
 /* The gradient of a table of which the job looks up few rows: the largest parameter's, twice as
  * large as all other gradients together. A new one may be there before the old one is gone. */
-static void find_table(const struct metrics_pass *p, const struct device_pass *d)
+static void find_table(const struct metrics_pass *p, const struct device_pass *d,
+		       const struct snapshot *live)
 {
 	struct metrics *m = d->m;
 	bytes request = m->request_is_gradient ? m->requested : 0;
@@ -57,7 +71,7 @@ static void find_table(const struct metrics_pass *p, const struct device_pass *d
 		if (p->tags[i] & TAGGED(EMBEDDING))
 			m->looked_up = larger_of(m->looked_up, d->stacks[i].tallest);
 	if (m->looked_up && m->looked_up <= largest / FEW_ROWS && others <= largest / 2 &&
-	    same_size(largest, m->largest_parameter))
+	    same_size(largest, m->largest_parameter) && !is_linear_weight(p, live, largest))
 		m->table_gradient = largest;
 }
 
@@ -66,5 +80,5 @@ void metrics_find_backward(const struct metrics_pass *p, struct device_pass *d,
 {
 	find_kept(p->tables, d->m, live);
 	divide_old(p->tables, d->m, live, old, old_blocks);
-	find_table(p, d);
+	find_table(p, d, live);
 }

@@ -392,6 +392,20 @@ static void find_buffers(struct metrics *m, const struct snapshot *live)
 	}
 }
 
+/* What a teacher keeps, by its name. One line's blocks are no graph, but the features of its
+ * stages, which it returns. */
+static bytes teacher_graph(const struct metrics_pass *p, const struct snapshot *live)
+{
+	const stack_tags teacher = TAGGED(MODEL) | TAGGED(UNTRAINED);
+	bytes all = graph_of(p, live, teacher);
+
+	for (size_t i = 0; i < live->count; i++)
+		if (live->groups[i].bytes >= all && all &&
+		    (tags_at(p, live->groups[i].stack) & teacher) == teacher)
+			return 0;
+	return all;
+}
+
 void metrics_find_models(const struct metrics_pass *p, const struct device_pass *d,
 			 const struct snapshot *live)
 {
@@ -401,7 +415,7 @@ void metrics_find_models(const struct metrics_pass *p, const struct device_pass 
 	d->m->moved_models = count_moved(p->tables, live);
 	d->m->loss_network = loss_network(p, d, live);
 	d->m->first_model = first_model(p, d, live);
-	d->m->teacher_graph = graph_of(p, live, TAGGED(MODEL) | TAGGED(UNTRAINED));
+	d->m->teacher_graph = teacher_graph(p, live);
 	d->m->rollout_graph = graph_of(p, live, TAGGED(MODEL) | TAGGED(ROLLOUT));
 	find_by_source(p, d->m, live);
 }

@@ -20,6 +20,7 @@ enum {
 	ENCODES,
 	DECODES,
 	TEACHES,
+	TEACHES_ON,
 	ACTS,
 	DISTILLED,
 	STACKS
@@ -56,6 +57,7 @@ static stack_tags tags[STACKS] = {
 	[ENCODES] = TAGGED(MODEL) | TAGGED(ENCODER),
 	[DECODES] = TAGGED(MODEL) | TAGGED(DECODER),
 	[TEACHES] = TAGGED(MODEL) | TAGGED(UNTRAINED),
+	[TEACHES_ON] = TAGGED(MODEL) | TAGGED(UNTRAINED),
 	[ACTS] = TAGGED(MODEL) | TAGGED(ROLLOUT),
 	[DISTILLED] = TAGGED(MODEL) | TAGGED(DISTILS),
 };
@@ -175,16 +177,18 @@ static struct block_group kept_blocks(uint32_t stack, uint64_t blocks)
 	return g;
 }
 
-/* Few blocks may be of the layer that runs, without a graph. */
+/* Few blocks may be of the layer that runs, without a graph. Those of one line of a teacher are the
+ * features that it returns. */
 static void names_tell_a_teacher_and_a_rollout(void **state)
 {
-	struct block_group groups[] = { kept_blocks(TEACHES, 10), kept_blocks(ACTS, 12),
-					kept_blocks(MODEL_LAYER, 9) };
-	struct metrics m = found(groups, 3, 1);
+	struct block_group groups[] = { kept_blocks(TEACHES, 8), kept_blocks(ACTS, 12),
+					kept_blocks(MODEL_LAYER, 9), kept_blocks(TEACHES_ON, 2) };
+	struct metrics m = found(groups, 4, 1);
 
 	(void)state;
 	assert_int_equal(m.teacher_graph, 400 * MIB);
 	assert_int_equal(m.rollout_graph, 480 * MIB);
+	assert_int_equal(found(groups, 3, 1).teacher_graph, 0);
 	groups[0] = kept_blocks(TEACHES, 4);
 	groups[1] = kept_blocks(ACTS, 4);
 	m = found(groups, 3, 1);

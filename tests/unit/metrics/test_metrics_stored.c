@@ -41,8 +41,10 @@ static void what_hooks_make_is_theirs(void **state)
 	assert_int_equal(m->hooked_stack, hook);
 }
 
-/* Parameters of 100 and 10 MiB with their gradients, after a look-up of rows of `rows` MiB. */
-static const struct metrics *trained_table(struct fixture *f, bytes rows, bytes other)
+/* A parameter of 100 MiB, made on the stack `maker`, and one of `other` with their gradients, after
+ * a look-up of rows of `rows` MiB. */
+static const struct metrics *trained_parameter(struct fixture *f, uint32_t maker, bytes rows,
+					       bytes other)
 {
 	struct writer *w = &f->w;
 	uint32_t lookup =
@@ -51,13 +53,28 @@ static const struct metrics *trained_table(struct fixture *f, bytes rows, bytes 
 		      write_frame(w, "Module._call_impl", TORCH "nn/modules/module.py", 1));
 	uint64_t x;
 
-	make(f, f->setup, 100 * MIB);
+	make(f, maker, 100 * MIB);
 	make(f, f->setup, other * MIB);
 	x = make(f, lookup, rows * MIB);
 	make_in_backward(f, NONE, other * MIB);
 	make_in_backward(f, NONE, 100 * MIB);
 	drop_in_backward(f, x, rows * MIB);
 	return refused(f, f->model);
+}
+
+static const struct metrics *trained_table(struct fixture *f, bytes rows, bytes other)
+{
+	return trained_parameter(f, f->setup, rows, other);
+}
+
+static void a_linear_layer_is_no_table(void **state)
+{
+	struct fixture *f = *state;
+	uint32_t linear =
+		stack(f, write_frame(&f->w, "Linear.__init__", TORCH "nn/modules/linear.py", 109),
+		      write_frame(&f->w, "main", "/job/train.py", 12), 0);
+
+	assert_int_equal(trained_parameter(f, linear, 4, 10)->table_gradient, 0);
 }
 
 static void a_gradient_of_rows_that_nobody_looked_up(void **state)
