@@ -112,7 +112,7 @@ static void find_copies(struct duplicates *d, const struct trained *n, const str
 
 		/* The allocator may have left more or less with the block of a copy than with that
 		 * of the parameter. */
-		if (held[i]->category == CATEGORY_PARAMETERS && is_by_deepcopy(t, r->stack)) {
+		if (is_by_deepcopy(t, r->stack)) {
 			is_copy = near && size_counts_count_near(&met, r->bytes) > near;
 			deep |= is_copy;
 		}
@@ -257,12 +257,12 @@ static int find_deep_copies(struct duplicates *d, const struct lifetime *const *
 	return 1;
 }
 
-static void find_remade(struct duplicates *d, const struct trained *n,
+static void find_remade(struct duplicates *d, const struct lifetimes *l, const struct trained *n,
 			const struct lifetime *const *held, size_t count, const struct spans *spans,
 			const struct tables *t, const struct failed_request *request,
 			uint64_t at_ns)
 {
-	struct remade r = remade_live(n, held, count, spans, t, request, at_ns);
+	struct remade r = remade_live(l, n, held, count, spans, t, request, at_ns);
 
 	d->remade = r.bytes;
 	d->replicas = r.replicas;
@@ -413,7 +413,7 @@ struct duplicates duplicates_live(const struct lifetimes *l, const struct spans 
 	d.unstepped = unstepped_live(l, spans, t, now);
 	d.twin = twin_of(held, count);
 	d.has_deep_copy = has_deep_copy = find_deep_copies(&d, held, count, spans, t);
-	find_remade(&d, &n, held, count, spans, t, request, at_ns);
+	find_remade(&d, l, &n, held, count, spans, t, request, at_ns);
 	d.data = data_set_live(&n, spans, t, held, count, now);
 	if (!has_own_weights)
 		find_gradient_copies(&d, &n, l, spans, t, request, at_ns);

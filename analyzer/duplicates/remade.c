@@ -3,6 +3,8 @@
 #include "attribution/attribution.h"
 #include "util/size_counts.h"
 
+#include <stdlib.h>
+
 #define MIN_REMADE 5 /* parameters: fewer may have the sizes of others by chance, if not all */
 #define MIN_MODELS 3 /* of a service, beside the newest one */
 #define MIN_LARGE (INT64_C(1) << 20) /* and two of them, of different sizes, are as large */
@@ -169,17 +171,44 @@ static uint32_t add_before(struct size_counts *before, bytes *sum,
 	return blocks;
 }
 
-struct remade remade_live(const struct trained *n, const struct lifetime *const *held, size_t count,
+/* Gradients that were made before a time. A model that is trained on has new ones. */
+static bytes gradients_before(const struct lifetimes *l, uint64_t since_ns)
+{
+	bytes sum = 0;
+
+	for (size_t i = 0; i < l->count; i++)
+		if (l->list[i].category == CATEGORY_GRADIENTS &&
+		    l->list[i].alloc.time_ns < since_ns)
+			sum = bytes_add(sum, l->list[i].alloc.bytes);
+	return sum;
+}
+
+/* Whether each stack has made a parameter before a time. The caller frees it. */
+static unsigned char *stacks_before(const struct lifetime *const *held, size_t count,
+				    const struct tables *t, uint64_t since_ns)
+{
+	unsigned char *stacks = xcalloc(t->stack_count + 1, 1);
+
+	for (size_t i = 0; i < count && held[i]->alloc.time_ns < since_ns; i++)
+		if (held[i]->category == CATEGORY_PARAMETERS &&
+		    held[i]->alloc.stack < t->stack_count)
+			stacks[held[i]->alloc.stack] = 1;
+	return stacks;
+}
+
+struct remade remade_live(const struct lifetimes *l, const struct trained *n,
+			  const struct lifetime *const *held, size_t count,
 			  const struct spans *spans, const struct tables *t,
 			  const struct failed_request *request, uint64_t at_ns)
 {
 	struct size_counts before = { 0 };
 	struct remade found = replicas_live(held, count, spans, t);
-	bytes anew = 0, alike = 0;
+	bytes anew = 0, alike = 0, of_line = 0;
 	uint32_t blocks = 0, count_before, large = 0;
 	bytes large_size = 0; /* of the first large parameter */
 	uint64_t since_ns = constructed_again(held, count, spans, t, request, at_ns);
 	int is_again = since_ns != 0;
+	unsigned char *stacks;
 
 	if (!spans_have(spans, ACTIVITY_OPTIMIZER) && !spans_have(spans, ACTIVITY_BACKWARD)) {
 		struct remade service = models_of_service(held, count, spans, t);
@@ -190,6 +219,7 @@ struct remade remade_live(const struct trained *n, const struct lifetime *const 
 		if (is_module(held[i], t))
 			since_ns = last_optimizer(spans, held[i]->alloc.time_ns);
 	count_before = add_before(&before, &found.bytes, held, count, since_ns);
+	stacks = stacks_before(held, count, t, since_ns);
 	for (size_t i = 0; since_ns && i < count; i++) {
 		const struct mt_record *r = &held[i]->alloc;
 
@@ -203,8 +233,14 @@ struct remade remade_live(const struct trained *n, const struct lifetime *const 
 			found.late = bytes_add(found.late, r->bytes);
 		anew = bytes_add(anew, r->bytes);
 		alike = bytes_add(alike, is_like(&before, r->bytes) ? r->bytes : 0);
+		if (r->stack < t->stack_count && stacks[r->stack])
+			of_line = bytes_add(of_line, r->bytes);
 	}
 	size_counts_release(&before);
+	free(stacks);
+	/* Trials of a search have other sizes, and each its own gradients. */
+	is_again |= blocks >= MIN_REMADE && of_line >= anew / 10 * 9 &&
+		    gradients_before(l, since_ns) >= found.bytes / 2;
 	if (!is_again &&
 	    (blocks < MIN_REMADE ? !(large > 1 && alike == anew) : alike < anew / 10 * 9))
 		found.bytes = 0;

@@ -24,9 +24,12 @@ struct remade {
  * fold. A deep copy is no such module: its original is trained on. A model of other sizes without
  * gradients and states is one that an evaluation uses. A constructor that fails at `at_ns`, and
  * whose line has made a block of an earlier model, makes such a module. In a job without training,
- * models that were made between calls are counted. `held`: what is held, by the time of allocation.
+ * models that were made between calls are counted. Models of other sizes count if the same lines
+ * made them, and gradients from before are still there, as of the trials of a search. `l`: all live
+ * blocks. `held`: what is held, by the time of allocation.
  */
-struct remade remade_live(const struct trained *n, const struct lifetime *const *held, size_t count,
+struct remade remade_live(const struct lifetimes *l, const struct trained *n,
+			  const struct lifetime *const *held, size_t count,
 			  const struct spans *spans, const struct tables *t,
 			  const struct failed_request *request, uint64_t at_ns);
 

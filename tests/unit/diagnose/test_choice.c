@@ -212,6 +212,14 @@ static void the_first_layer_of_an_evaluation_shows_no_graph(void **state)
 	m.run_blocks = 40;
 	m.run_evaluates = 1;
 	assert_cause(&m, "EVAL_GRAPH_KEPT");
+	/* A batch of four times the size, of which the first layer has most; unless there are as
+	 * many blocks as the model has lines. */
+	m.run_size_ratio = 400;
+	assert_cause(&m, "EVAL_GRAPH_KEPT");
+	m.run_blocks = 20;
+	assert_cause(&m, "EVAL_BATCH_LARGE");
+	m.run_blocks = 40;
+	m.run_size_ratio = 0;
 	/* A second training loop, whose caller is new, keeps its activations as the first one did.
 	 */
 	m.data = 500 * MIB;

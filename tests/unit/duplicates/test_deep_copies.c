@@ -91,6 +91,26 @@ static void averages_are_found_in_a_first_backward_pass(void **state)
 	assert_int_equal(at(&s, 43).copies, 0);
 }
 
+/* copy.deepcopy(model.state_dict()): no parameters, and other rests of segments. */
+static void a_copy_of_a_state_dict(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	make(&s);
+	span(&s, 0, PHASE_SETUP, 1);
+	s.info[SECOND].flags &= ~(uint32_t)STACK_MODULE;
+	s.info[SECOND].tags = TAGGED(COPY);
+	for (bytes size = 10 * MIB; size <= 30 * MIB; size += 10 * MIB) {
+		block(&s, 1, BATCH, size, CATEGORY_PARAMETERS);
+		block(&s, 21, MT_NO_STACK, size - MIB / 2, CATEGORY_GRADIENTS);
+		block(&s, 31, SECOND, size, CATEGORY_INPUTS);
+	}
+	span(&s, 20, PHASE_BACKWARD, 1);
+	span(&s, 30, PHASE_OPTIMIZER, 1);
+	assert_int_equal(at(&s, 40).copies, 60 * MIB);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -98,6 +118,7 @@ int main(void)
 		cmocka_unit_test(copies_too_many_are_found),
 		cmocka_unit_test(constructors_copy_layers_or_models),
 		cmocka_unit_test(averages_are_found_in_a_first_backward_pass),
+		cmocka_unit_test(a_copy_of_a_state_dict),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

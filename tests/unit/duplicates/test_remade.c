@@ -49,6 +49,40 @@ static void a_model_made_again_leaves_the_one_before(void **state)
 	assert_int_equal(duplicates(&s, 60).remade, 36 * MIB);
 }
 
+/* The next trial of a search is larger. The one before has gradients of before that; a model that
+ * grows, as its line adds layers, has new ones. */
+static void a_trial_of_other_sizes(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	trained_once(&s);
+	for (uint64_t i = 0; i < PARAMETERS; i++)
+		block(&s, 25, BATCH, (bytes)(i + 1) * MIB, CATEGORY_GRADIENTS);
+	model(&s, 41, 100 * MIB);
+	assert_int_equal(duplicates(&s, 60).remade, 36 * MIB);
+	trained_once(&s);
+	model(&s, 41, 100 * MIB);
+	span(&s, 50, PHASE_BACKWARD, 2);
+	for (uint64_t i = 0; i < PARAMETERS; i++)
+		block(&s, 55, BATCH, (bytes)(i + 1) * MIB, CATEGORY_GRADIENTS);
+	assert_int_equal(duplicates(&s, 60).remade, 0);
+}
+
+/* A head that another line makes, for a second stage of training. */
+static void a_head_of_another_line(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	trained_once(&s);
+	for (uint64_t i = 0; i < PARAMETERS; i++)
+		block(&s, 25, BATCH, (bytes)(i + 1) * MIB, CATEGORY_GRADIENTS);
+	for (uint64_t i = 0; i < PARAMETERS; i++)
+		block(&s, 41 + i, SECOND, (100 + (bytes)i) * MIB, CATEGORY_PARAMETERS);
+	assert_int_equal(duplicates(&s, 60).remade, 0);
+}
+
 static void two_models_of_the_set_up_are_trained_in_turn(void **state)
 {
 	struct scene s;
@@ -193,6 +227,8 @@ int main(void)
 		cmocka_unit_test(models_that_a_service_made_between_calls_are_kept),
 		cmocka_unit_test(a_model_that_will_be_converted_is_the_same),
 		cmocka_unit_test(a_constructor_that_fails_makes_a_model_again),
+		cmocka_unit_test(a_trial_of_other_sizes),
+		cmocka_unit_test(a_head_of_another_line),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
