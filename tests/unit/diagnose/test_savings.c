@@ -340,6 +340,10 @@ static void passes_of_one_step_are_the_least(void **state)
 	assert_saving(&m, "GRAPH_KEPT", SAVING_AT_LEAST, 700 * MIB);
 	m.tags = TAGGED(OPTIMIZER);
 	assert_saving(&m, "GRAPH_KEPT", SAVING_ABOUT, 700 * MIB);
+	/* The step before has left another one behind its end. */
+	m.left_behind = 600 * MIB;
+	assert_saving(&m, "GRAPH_KEPT", SAVING_ABOUT, 1300 * MIB);
+	m.left_behind = 0;
 	/* Four passes in two steps: the third one has two. */
 	m.step = 3;
 	m.passes_kept = 4;
