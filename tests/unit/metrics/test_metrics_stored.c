@@ -202,6 +202,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(what_a_data_set_constructs_is_data, start,
 						fixture_teardown),
 		cmocka_unit_test_setup_teardown(most_rows_are_looked_up, start, fixture_teardown),
+		cmocka_unit_test_setup_teardown(a_linear_layer_is_no_table, start,
+						fixture_teardown),
 		cmocka_unit_test_setup_teardown(a_layer_as_large_as_the_table_has_a_whole_gradient,
 						start, fixture_teardown),
 	};
