@@ -87,6 +87,23 @@ static int has_wider_copies(const struct trained *n, const struct lifetime *cons
 	return sizes >= TRAINED_MIN_SIZES;
 }
 
+/* Has copy.deepcopy() made tensors of about the sizes of several parameters, as of a state_dict? */
+static int copies_several_sizes(const struct trained *n, const struct lifetime *const *held,
+				size_t count, const struct tables *t)
+{
+	struct size_counts copied = { 0 };
+	size_t sizes;
+
+	for (size_t i = 0; i < count; i++)
+		if (is_by_deepcopy(t, held[i]->alloc.stack) &&
+		    trained_near(n, held[i]->alloc.bytes))
+			size_counts_add(&copied, held[i]->alloc.bytes);
+	size_counts_sort(&copied);
+	sizes = copied.count;
+	size_counts_release(&copied);
+	return sizes >= TRAINED_MIN_SIZES;
+}
+
 /* Of each size, as many blocks as are trained are the model's; the others are copies. */
 static void find_copies(struct duplicates *d, const struct trained *n, const struct spans *spans,
 			const struct tables *t, const struct lifetime *const *held, size_t count)
@@ -94,6 +111,7 @@ static void find_copies(struct duplicates *d, const struct trained *n, const str
 	struct size_counts met = { 0 }, all = { 0 }, own = { 0 };
 	bytes parameters = 0;
 	int has_wider = has_wider_copies(n, held, count), deep = 0;
+	int copies_several = copies_several_sizes(n, held, count, t);
 
 	for (size_t i = 0; i < count; i++) {
 		size_counts_add(&met, held[i]->alloc.bytes);
@@ -112,7 +130,8 @@ static void find_copies(struct duplicates *d, const struct trained *n, const str
 
 		/* The allocator may have left more or less with the block of a copy than with that
 		 * of the parameter. */
-		if (is_by_deepcopy(t, r->stack)) {
+		if (is_by_deepcopy(t, r->stack) &&
+		    (copies_several || held[i]->category == CATEGORY_PARAMETERS)) {
 			is_copy = near && size_counts_count_near(&met, r->bytes) > near;
 			deep |= is_copy;
 		}
@@ -380,12 +399,6 @@ static int is_own_request(const struct trained *n, const struct spans *spans,
 	       span_order_is_behind_optimizer(spans, now);
 }
 
-/* The gradients of a first backward pass are of a part of the parameters. */
-static int is_first_backward(const struct span *now)
-{
-	return now && now->phase == PHASE_BACKWARD && now->step == 1;
-}
-
 struct duplicates duplicates_live(const struct lifetimes *l, const struct spans *spans,
 				  const struct tables *t, const struct failed_request *request,
 				  uint64_t at_ns)
@@ -406,7 +419,7 @@ struct duplicates duplicates_live(const struct lifetimes *l, const struct spans 
 	if (count)
 		qsort(held, count, sizeof(struct lifetime *), lifetime_by_time);
 	find_copies(&d, &n, spans, t, held, count);
-	if (!n.states.count && (!n.gradients.count || (!d.copies && is_first_backward(now))))
+	if (!n.states.count && !n.gradients.count)
 		find_second_model(&d, held, count);
 	d.extra_gradients = n.extra_gradients;
 	d.float64_layers = layers_of_float64(l, t, &d.float32_layers);

@@ -152,9 +152,10 @@ static uint64_t constructed_again(const struct lifetime *const *held, size_t cou
 	return 0;
 }
 
-/* The parameters that were made before a time. */
-static uint32_t add_before(struct size_counts *before, bytes *sum,
-			   const struct lifetime *const *held, size_t count, uint64_t since_ns)
+/* The parameters that were made before a time, and whether each stack has made one. */
+static uint32_t add_before(struct size_counts *before, bytes *sum, unsigned char *stacks,
+			   const struct tables *t, const struct lifetime *const *held, size_t count,
+			   uint64_t since_ns)
 {
 	uint32_t blocks = 0;
 
@@ -165,13 +166,16 @@ static uint32_t add_before(struct size_counts *before, bytes *sum,
 			continue;
 		size_counts_add(before, r->bytes);
 		*sum = bytes_add(*sum, r->bytes);
+		if (r->stack < t->stack_count)
+			stacks[r->stack] = 1;
 		blocks++;
 	}
 	size_counts_sort(before);
 	return blocks;
 }
 
-/* Gradients that were made before a time. A model that is trained on has new ones. */
+/* Gradients that were made before a time. A model that is trained on has new ones, unless they are
+ * set to zero instead of freed. */
 static bytes gradients_before(const struct lifetimes *l, uint64_t since_ns)
 {
 	bytes sum = 0;
@@ -183,17 +187,19 @@ static bytes gradients_before(const struct lifetimes *l, uint64_t since_ns)
 	return sum;
 }
 
-/* Whether each stack has made a parameter before a time. The caller frees it. */
-static unsigned char *stacks_before(const struct lifetime *const *held, size_t count,
-				    const struct tables *t, uint64_t since_ns)
+/* How many parameters were there before the first step of an optimizer? */
+static uint32_t count_of_first(const struct lifetime *const *held, size_t count,
+			       const struct spans *spans)
 {
-	unsigned char *stacks = xcalloc(t->stack_count + 1, 1);
+	uint64_t until_ns = UINT64_MAX;
+	uint32_t n = 0;
 
-	for (size_t i = 0; i < count && held[i]->alloc.time_ns < since_ns; i++)
-		if (held[i]->category == CATEGORY_PARAMETERS &&
-		    held[i]->alloc.stack < t->stack_count)
-			stacks[held[i]->alloc.stack] = 1;
-	return stacks;
+	for (size_t i = 0; i < spans->count && until_ns == UINT64_MAX; i++)
+		if (spans->list[i].activity == ACTIVITY_OPTIMIZER)
+			until_ns = spans->list[i].start_ns;
+	for (size_t i = 0; i < count && held[i]->alloc.time_ns < until_ns; i++)
+		n += held[i]->category == CATEGORY_PARAMETERS;
+	return n;
 }
 
 struct remade remade_live(const struct lifetimes *l, const struct trained *n,
@@ -218,8 +224,8 @@ struct remade remade_live(const struct lifetimes *l, const struct trained *n,
 	for (size_t i = count; i-- > 0 && !since_ns;)
 		if (is_module(held[i], t))
 			since_ns = last_optimizer(spans, held[i]->alloc.time_ns);
-	count_before = add_before(&before, &found.bytes, held, count, since_ns);
-	stacks = stacks_before(held, count, t, since_ns);
+	stacks = xcalloc(t->stack_count + 1, 1);
+	count_before = add_before(&before, &found.bytes, stacks, t, held, count, since_ns);
 	for (size_t i = 0; since_ns && i < count; i++) {
 		const struct mt_record *r = &held[i]->alloc;
 
@@ -238,9 +244,10 @@ struct remade remade_live(const struct lifetimes *l, const struct trained *n,
 	}
 	size_counts_release(&before);
 	free(stacks);
-	/* Trials of a search have other sizes, and each its own gradients. */
-	is_again |= blocks >= MIN_REMADE && of_line >= anew / 10 * 9 &&
-		    gradients_before(l, since_ns) >= found.bytes / 2;
+	/* Trials of a search have other sizes, and each its own gradients. What a model grows by is
+	 * little of it. */
+	is_again |= blocks >= MIN_REMADE && blocks >= count_of_first(held, count, spans) / 2 &&
+		    of_line >= anew / 10 * 9 && gradients_before(l, since_ns) >= found.bytes / 2;
 	if (!is_again &&
 	    (blocks < MIN_REMADE ? !(large > 1 && alike == anew) : alike < anew / 10 * 9))
 		found.bytes = 0;

@@ -25,7 +25,6 @@ static int is_small_state(const struct lifetime *x, const struct tables *t)
 /* States of small matrices. An optimizer without states makes a few scalars, or nothing, and what
  * looks like states has another reason. */
 #define MIN_SMALL_STATES (INT64_C(256) << 10)
-#define SCALAR_BLOCK 512 /* the smallest block of PyTorch's allocator */
 
 /* One line of an optimizer makes one state of each of its parameters: of a size, there are as many
  * parameters with states as the line with most of them has made. Returns whether a stack says that
@@ -134,25 +133,6 @@ static int is_made_anew(const struct lifetime *l, const struct spans *spans, con
 	return s && s->step == now->step && s->phase == PHASE_BACKWARD;
 }
 
-/* Have a few parameters two states each, as Adam's, though those are too small to have stacks? An
- * optimizer that keeps rows and columns alone has some of each parameter. */
-static int few_have_states(const struct size_counts *states, const struct size_counts *parameters)
-{
-	uint64_t all = 0, blocks = 0, pairs = 0;
-
-	for (size_t i = 0; i < parameters->count; i++)
-		all += parameters->list[i].count;
-	for (size_t i = 0; i < states->count; i++) {
-		const struct size_count *c = &states->list[i];
-
-		if (c->size <= SCALAR_BLOCK)
-			continue;
-		blocks += c->count;
-		pairs += c->count >= 2 && size_counts_find(parameters, c->size) ? c->count : 0;
-	}
-	return pairs && blocks <= all / 2;
-}
-
 /* Gradients of one size that have no state: no more than there are parameters. What this step has
  * made anew is, first of all, of parameters with states. */
 static bytes without_state(bytes size, uint64_t old, uint64_t anew, uint64_t parameters,
@@ -183,7 +163,6 @@ bytes unstepped_live(const struct lifetimes *l, const struct spans *spans, const
 	size_counts_sort(&parameters);
 	size_counts_sort(&old);
 	size_counts_sort(&anew);
-	is_sure |= few_have_states(&states, &parameters);
 	state = size_of_states(&states, &parameters);
 	for (size_t i = 0; is_sure && i < old.count; i++) {
 		bytes size = old.list[i].size;

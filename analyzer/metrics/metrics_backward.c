@@ -43,7 +43,8 @@ static void divide_old(const struct tables *t, struct metrics *m, const struct s
 	m->left_steps = larger_of(m->left_steps, 1);
 }
 
-/* Is the largest parameter the weight of a linear layer, which has all rows in each step? */
+/* Is the largest parameter the weight of a linear layer, which has all rows in each step? That of a
+ * model that was moved to the device has another stack, and is not known. */
 static int is_linear_weight(const struct metrics_pass *p, const struct snapshot *live, bytes size)
 {
 	for (size_t i = 0; i < live->count; i++) {

@@ -69,7 +69,7 @@ static bytes beyond_need(const struct tables *t, const struct device_pass *d, ui
 /* The innermost function of a stack; NULL: it has no frames. */
 static const struct mt_frame *function_of(const struct tables *t, uint32_t stack)
 {
-	const struct stack *s = &t->stacks[stack];
+	const struct stack *s = tables_stack(t, stack);
 
 	return s->frame_count ? tables_frame(t, s->frames[0]) : NULL;
 }
@@ -82,7 +82,7 @@ static int is_storing(const struct tables *t, const struct device_pass *d,
 	return d->failure && l->stack && is_stored(t, l) &&
 	       metrics_is_same_function(function_of(t, d->failure->stack),
 					function_of(t, l->stack)) &&
-	       now + d->failure->requested > most;
+	       d->failure->requested <= most && now + d->failure->requested > most;
 }
 
 /* The blocks of one stack, sorted by age, are a leak if they remain step after step from the first

@@ -133,6 +133,13 @@ static bytes latent_encoder(const struct metrics_pass *p, const struct snapshot 
 	return others ? encoder : 0;
 }
 
+static int may_be_of_graph(const struct metrics_pass *p, const struct block_group *g,
+			   stack_tags tags)
+{
+	return g->category != CATEGORY_PARAMETERS && g->category != CATEGORY_INPUTS &&
+	       (tags_at(p, g->stack) & tags) == tags;
+}
+
 /* What modules keep with a tag of their stacks: without a graph, few blocks. */
 static bytes graph_of(const struct metrics_pass *p, const struct snapshot *live, stack_tags tags)
 {
@@ -142,8 +149,7 @@ static bytes graph_of(const struct metrics_pass *p, const struct snapshot *live,
 	for (size_t i = 0; i < live->count; i++) {
 		const struct block_group *g = &live->groups[i];
 
-		if (g->category != CATEGORY_PARAMETERS && g->category != CATEGORY_INPUTS &&
-		    (tags_at(p, g->stack) & tags) == tags) {
+		if (may_be_of_graph(p, g, tags)) {
 			blocks += g->blocks;
 			add(&sum, g->bytes);
 		}
@@ -392,17 +398,30 @@ static void find_buffers(struct metrics *m, const struct snapshot *live)
 	}
 }
 
-/* What a teacher keeps, by its name. One line's blocks are no graph, but the features of its
- * stages, which it returns. */
-static bytes teacher_graph(const struct metrics_pass *p, const struct snapshot *live)
+/* Has another stack with these tags made a block? */
+static int has_other_stack(const struct metrics_pass *p, const struct device_pass *d,
+			   uint32_t stack, stack_tags tags)
+{
+	for (uint32_t i = 1; i < p->tables->stack_count; i++)
+		if (i != stack && (p->tags[i] & tags) == tags && d->stacks[i].blocks)
+			return 1;
+	return 0;
+}
+
+/* What a teacher keeps, by its name. If all of it is of one line, and other lines have made blocks,
+ * too, which are gone, it is no graph, but the features of its stages, which it returns. */
+static bytes teacher_graph(const struct metrics_pass *p, const struct device_pass *d,
+			   const struct snapshot *live)
 {
 	const stack_tags teacher = TAGGED(MODEL) | TAGGED(UNTRAINED);
 	bytes all = graph_of(p, live, teacher);
 
-	for (size_t i = 0; i < live->count; i++)
-		if (live->groups[i].bytes >= all && all &&
-		    (tags_at(p, live->groups[i].stack) & teacher) == teacher)
-			return 0;
+	for (size_t i = 0; all && i < live->count; i++) {
+		const struct block_group *g = &live->groups[i];
+
+		if (may_be_of_graph(p, g, teacher) && g->bytes == all)
+			return has_other_stack(p, d, g->stack, teacher) ? 0 : all;
+	}
 	return all;
 }
 
@@ -415,7 +434,7 @@ void metrics_find_models(const struct metrics_pass *p, const struct device_pass 
 	d->m->moved_models = count_moved(p->tables, live);
 	d->m->loss_network = loss_network(p, d, live);
 	d->m->first_model = first_model(p, d, live);
-	d->m->teacher_graph = teacher_graph(p, live);
+	d->m->teacher_graph = teacher_graph(p, d, live);
 	d->m->rollout_graph = graph_of(p, live, TAGGED(MODEL) | TAGGED(ROLLOUT));
 	find_by_source(p, d->m, live);
 }

@@ -457,7 +457,8 @@ static void finish(struct moment_pass *s)
 	if (m->leak_per_step && !m->failed)
 		m->leak_steps_to_go = m->device_total > 0 ? free_bytes(m) / m->leak_per_step : -1;
 	m->sharded = m->tags & TAGGED(FSDP) ? m->parameters : 0;
-	/* The shards are in host memory, and so are their gradients. */
+	/* The shards are in host memory, and so are their gradients: one that is on the GPU is not
+	 * sharded yet. */
 	if (m->tags & TAGGED(FSDP) && !m->parameters)
 		m->unsharded_gradients = m->gradients;
 }

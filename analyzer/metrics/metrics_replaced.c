@@ -54,8 +54,8 @@ void metrics_note_block(struct device_pass *d, struct stack_levels *l, const str
 	}
 }
 
-/* Is a block of twice the size of one before, but for what the allocator left with either? Of the
- * smaller one's rest, twice as much is missing in the other. */
+/* Is a block of twice the size of one before, but for what the allocator left with either? Twice a
+ * block with a rest is twice that rest too large, which is little of 16 MiB, and much of 4. */
 static int is_twice(bytes now, bytes was)
 {
 	bytes missing = now >= 16 * REST ? 2 * REST : REST;

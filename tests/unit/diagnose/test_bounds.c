@@ -117,6 +117,9 @@ static void a_layer_of_an_evaluation_stays(void **state)
 	assert_saving(&m, "EVAL_GRAPH_KEPT", SAVING_AT_LEAST, 1400 * MIB);
 	m.layer_output = 350 * MIB;
 	assert_saving(&m, "EVAL_GRAPH_KEPT", SAVING_AT_LEAST, 800 * MIB);
+	/* The head of a language model makes 800 MiB of logits from 20 MiB. */
+	m.layer_output = 800 * MIB;
+	assert_saving(&m, "EVAL_GRAPH_KEPT", SAVING_AT_LEAST, 700 * MIB);
 }
 
 /* All weights are put together: their copies, and the one that is asked for. */
@@ -140,6 +143,8 @@ static void copies_in_an_evaluation_are_beside_the_steps(void **state)
 	/* One tensor of all of them is asked for. */
 	m.requested = 400 * MIB;
 	assert_saving(&m, "SECOND_MODEL", SAVING_AT_LEAST, 400 * MIB);
+	m.requested = 600 * MIB;
+	assert_saving(&m, "SECOND_MODEL", SAVING_ABOUT, 400 * MIB);
 }
 
 /* Something else was there before, which needed nearly as much as half of a checkpoint. */
@@ -177,12 +182,17 @@ static void one_chunk_of_the_logits_stays(void **state)
 	m.tags = 0;
 	m.without_logits = 600 * MIB;
 	assert_saving(&m, "LOGITS_SPIKE", SAVING_ABOUT, 600 * MIB);
-	/* More than cross entropy needs: what this loss will need is not known before its backward
-	 * pass. */
+	/* More than cross entropy needs: before its backward pass, what this loss will need is not
+	 * known. */
+	m.whole_measured = 0;
+	m.whole_need = 3 * GIB;
+	assert_saving(&m, "LOGITS_SPIKE", SAVING_ABOUT, 600 * MIB);
 	m.logits_blocks = 5;
 	assert_saving(&m, "LOGITS_SPIKE", SAVING_AT_FAILURE, 600 * MIB);
+	m.loss_is_own = 1;
+	assert_saving(&m, "LOGITS_SPIKE", SAVING_AT_LEAST, 600 * MIB);
+	m.loss_is_own = 0;
 	m.in_backward = 1;
-	m.tags = TAGGED(OPTIMIZER);
 	assert_saving(&m, "LOGITS_SPIKE", SAVING_ABOUT, 600 * MIB);
 }
 

@@ -1,4 +1,4 @@
-/* Copies of models that copy.deepcopy(), or the job itself, made. */
+/* Copies of models that copy.deepcopy() made. */
 #include "scene.h"
 
 #include "duplicates/duplicates.h"
@@ -71,24 +71,25 @@ static void constructors_copy_layers_or_models(void **state)
 	assert_int_equal(at(&s, 30).twin + at(&s, 30).copies, 0);
 }
 
-/* Two averages of a model, of 22 MiB each, while its first backward pass has made two gradients. */
-static void averages_are_found_in_a_first_backward_pass(void **state)
+/* 12 copies that copy.deepcopy() made of hidden states, none of a parameter's size. */
+static void deep_copies_of_data(void **state)
 {
-	static const bytes order[] = { 9, 1, 2, 1, 2, 1, 2, 4 };
 	struct scene s;
 
 	(void)state;
 	make(&s);
 	span(&s, 0, PHASE_SETUP, 1);
-	for (uint64_t i = 0; i < 24; i++)
-		block(&s, 1 + i, BATCH, order[i % 8] * MIB, CATEGORY_PARAMETERS);
-	span(&s, 40, PHASE_BACKWARD, 1);
-	block(&s, 41, MT_NO_STACK, 4 * MIB, CATEGORY_GRADIENTS);
-	block(&s, 42, MT_NO_STACK, 2 * MIB, CATEGORY_GRADIENTS);
-	assert_int_equal(at(&s, 43).copies, 44 * MIB);
-	/* Only the first one: later, states and gradients tell what is trained. */
-	s.spans[1].step = 2;
-	assert_int_equal(at(&s, 43).copies, 0);
+	s.info[SECOND].flags &= ~(uint32_t)STACK_MODULE;
+	s.info[SECOND].tags = TAGGED(COPY);
+	for (uint64_t i = 0; i < 8; i++) {
+		block(&s, 1, BATCH, 4 * MIB, CATEGORY_PARAMETERS);
+		block(&s, 21, MT_NO_STACK, 4 * MIB, CATEGORY_GRADIENTS);
+	}
+	for (uint64_t i = 0; i < 12; i++)
+		block(&s, 31, SECOND, 3 * MIB + MIB / 4, CATEGORY_OTHER);
+	span(&s, 20, PHASE_BACKWARD, 1);
+	span(&s, 30, PHASE_OPTIMIZER, 1);
+	assert_int_equal(at(&s, 40).copies, 0);
 }
 
 /* copy.deepcopy(model.state_dict()): no parameters, and other rests of segments. */
@@ -117,7 +118,7 @@ int main(void)
 		cmocka_unit_test(a_deep_copy_of_a_part_is_no_reference),
 		cmocka_unit_test(copies_too_many_are_found),
 		cmocka_unit_test(constructors_copy_layers_or_models),
-		cmocka_unit_test(averages_are_found_in_a_first_backward_pass),
+		cmocka_unit_test(deep_copies_of_data),
 		cmocka_unit_test(a_copy_of_a_state_dict),
 	};
 

@@ -69,6 +69,21 @@ static void a_trial_of_other_sizes(void **state)
 	assert_int_equal(duplicates(&s, 60).remade, 0);
 }
 
+/* The gradients of a model are set to zero, and stay, while its line adds six layers to sixteen. */
+static void a_model_grows_by_little(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	trained_once(&s);
+	model(&s, 9, 20 * MIB);
+	for (uint64_t i = 0; i < 2 * PARAMETERS; i++)
+		block(&s, 25, BATCH, (bytes)(i + 1) * MIB, CATEGORY_GRADIENTS);
+	for (uint64_t i = 0; i < 6; i++)
+		block(&s, 41 + i, BATCH, (100 + (bytes)i) * MIB, CATEGORY_PARAMETERS);
+	assert_int_equal(duplicates(&s, 60).remade, 0);
+}
+
 /* A head that another line makes, for a second stage of training. */
 static void a_head_of_another_line(void **state)
 {
@@ -229,6 +244,7 @@ int main(void)
 		cmocka_unit_test(a_constructor_that_fails_makes_a_model_again),
 		cmocka_unit_test(a_trial_of_other_sizes),
 		cmocka_unit_test(a_head_of_another_line),
+		cmocka_unit_test(a_model_grows_by_little),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -98,31 +98,6 @@ static void states_of_small_matrices_have_no_stack(void **state)
 	assert_int_equal(unstepped(&s), 64 * MIB);
 }
 
-/* Adam has two states of one small bias, and the optimizer no other parameter. One that keeps rows
- * and columns has some of each. */
-static void two_states_of_a_bias_are_an_optimizers(void **state)
-{
-	struct scene s;
-
-	(void)state;
-	make(&s);
-	span(&s, 0, PHASE_SETUP, 1);
-	for (uint64_t i = 0; i < 3; i++)
-		block(&s, 1 + i, BATCH, 64 * MIB, CATEGORY_PARAMETERS);
-	block(&s, 4, MT_NO_STACK, 40 << 10, CATEGORY_PARAMETERS);
-	span(&s, 7, PHASE_BACKWARD, 1);
-	block(&s, 8, MT_NO_STACK, 64 * MIB, CATEGORY_GRADIENTS);
-	block(&s, 9, MT_NO_STACK, 40 << 10, CATEGORY_GRADIENTS);
-	span(&s, 20, PHASE_FORWARD, 2);
-	block(&s, 10, MT_NO_STACK, 40 << 10, CATEGORY_OPTIMIZER_STATES);
-	assert_int_equal(unstepped(&s), 0);
-	block(&s, 11, MT_NO_STACK, 40 << 10, CATEGORY_OPTIMIZER_STATES);
-	assert_int_equal(unstepped(&s), 64 * MIB);
-	for (uint64_t i = 0; i < 3; i++)
-		block(&s, 12 + i, MT_NO_STACK, 8 << 10, CATEGORY_OPTIMIZER_STATES);
-	assert_int_equal(unstepped(&s), 0);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -131,7 +106,6 @@ int main(void)
 		cmocka_unit_test(of_two_models_one_has_states),
 		cmocka_unit_test(layers_of_several_widths_have_states_of_their_own),
 		cmocka_unit_test(states_of_small_matrices_have_no_stack),
-		cmocka_unit_test(two_states_of_a_bias_are_an_optimizers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -157,6 +157,15 @@ static void a_step_may_fail_while_it_stores(void **state)
 	metrics_find_leaks(&tables, &d, blocks, 5);
 	assert_false(m.leak_storing);
 	assert_false(in_the_fifth_step(STORED, 3).leak_storing);
+	/* What is larger than a step has ever left is something else; and a damaged trace may have
+	 * any number for a stack. */
+	f.stack = STORED;
+	f.requested = 20 * MIB;
+	m = (struct metrics){ 0 };
+	metrics_find_leaks(&tables, &d, blocks, 5);
+	assert_false(m.leak_storing);
+	f.stack = 100000000;
+	metrics_find_leaks(&tables, &d, blocks, 5);
 }
 
 /* Five backward passes have left gradients of this size beside parameters of 50 MiB, and with each

@@ -178,7 +178,7 @@ static struct block_group kept_blocks(uint32_t stack, uint64_t blocks)
 }
 
 /* Few blocks may be of the layer that runs, without a graph. Those of one line of a teacher are the
- * features that it returns. */
+ * features that it returns, if the blocks of its other lines are gone. */
 static void names_tell_a_teacher_and_a_rollout(void **state)
 {
 	struct block_group groups[] = { kept_blocks(TEACHES, 8), kept_blocks(ACTS, 12),
@@ -188,7 +188,10 @@ static void names_tell_a_teacher_and_a_rollout(void **state)
 	(void)state;
 	assert_int_equal(m.teacher_graph, 400 * MIB);
 	assert_int_equal(m.rollout_graph, 480 * MIB);
+	assert_int_equal(found(groups, 3, 1).teacher_graph, 320 * MIB);
+	levels[TEACHES_ON].blocks = 4;
 	assert_int_equal(found(groups, 3, 1).teacher_graph, 0);
+	levels[TEACHES_ON].blocks = 0;
 	groups[0] = kept_blocks(TEACHES, 4);
 	groups[1] = kept_blocks(ACTS, 4);
 	m = found(groups, 3, 1);

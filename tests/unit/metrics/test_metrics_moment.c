@@ -48,6 +48,21 @@ static void gradients_beside_shards_may_be_shards(void **state)
 	assert_int_equal(whole_gradients(*state, 1), 0);
 }
 
+static void a_damaged_request_of_a_job_that_stores(void **state)
+{
+	struct fixture *f = *state;
+	uint32_t line = stack(f, write_frame(&f->w, "main", "/job/train.py", 31), 0, 0);
+
+	for (int i = 0; i < 6; i++) {
+		micro_batch(f);
+		make(f, f->optimizer, 8 * MIB);
+		make(f, line, 100 * MIB);
+	}
+	f->w.header.exit_status = 1;
+	fixture_event(f, MT_TENSOR_OOM, MIB, GIB, 100000000);
+	assert_int_equal(fixture_report(f)->metrics->leak_stored, 400 * MIB);
+}
+
 /* Behind each step, a library takes `more`, in MiB, or gives back what it took last; it is refused
  * behind the last one. */
 static const struct metrics *refused_library(struct fixture *f, const int *more, uint64_t steps)
@@ -450,6 +465,7 @@ int main(void)
 		CASE(blocks_of_backward_passes_have_no_place),
 		CASE(gradients_beside_shards_in_host_memory_are_whole),
 		CASE(gradients_beside_shards_may_be_shards),
+		CASE(a_damaged_request_of_a_job_that_stores),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
