@@ -281,10 +281,7 @@ static void describe_devices(void)
 	*(void **)&count = resolve("cuDeviceGetCount");
 	*(void **)&get = resolve("cuDeviceGet");
 	*(void **)&name = resolve("cuDeviceGetName");
-	if (!count || !get || !name)
-		return;
-	resolve_settle();
-	if (count(&n) != CUDA_SUCCESS)
+	if (!get || !name || !count || count(&n) != CUDA_SUCCESS)
 		return;
 	for (int i = 0; i < n && i < MT_MAX_DEVICES; i++) {
 		struct short_text ordinal = { 0 };
@@ -352,16 +349,19 @@ void cuda_describe(void)
 		{ NCCL, "ncclGetVersion", "nccl", 10000, 100 },
 	};
 	int (*get)(int *);
+	void *held;
 	int v;
 
-	describe_devices();
+	held = resolve_hold(resolve("cuDeviceGetCount"));
+	if (held)
+		describe_devices();
+	resolve_release(held);
 	for (unsigned i = 0; i < sizeof(versions) / sizeof(versions[0]); i++) {
 		*(void **)&get = resolve_beside(in_use(versions[i].library), versions[i].function);
-		if (!get)
-			continue;
-		resolve_settle();
-		if (get(&v) == 0)
+		held = resolve_hold((const void *)get);
+		if (held && get(&v) == 0)
 			describe_version(versions[i].name, v, versions[i].major, versions[i].minor);
+		resolve_release(held);
 	}
 	describe_torch();
 }

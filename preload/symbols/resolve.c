@@ -110,14 +110,50 @@ void *resolve_anywhere(const char *symbol)
 	return find(symbol, NOT_US, NULL);
 }
 
-void resolve_settle(void)
+/* The object in which an address lies. It waits for a loader that is at work. */
+static int object_of(const void *address, Dl_info *object)
 {
 	__typeof__(dladdr) *ask;
-	Dl_info unused;
 
 	*(void **)&ask = resolve_in_libc("dladdr");
-	if (ask)
-		(void)ask(__ehdr_start, &unused);
+	return ask && ask(address, object) && object->dli_fname;
+}
+
+static int is_same_object(const Dl_info *object, const void *address)
+{
+	Dl_info other;
+
+	return object_of(address, &other) && other.dli_fbase == object->dli_fbase;
+}
+
+void *resolve_hold(const void *function)
+{
+	__typeof__(dlopen) *open;
+	Dl_info object;
+	void *held;
+
+	*(void **)&open = resolve_in_libc("dlopen");
+	if (!function || !open || !object_of(function, &object))
+		return NULL;
+	held = open(object.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+	/* A program is not found by its name, and stays. */
+	if (!held && is_same_object(&object, _r_debug.r_map->l_ld))
+		held = open(NULL, RTLD_LAZY | RTLD_NOLOAD);
+	/* It may have been unloaded in between, and another one loaded. */
+	if (held && !is_same_object(&object, function)) {
+		resolve_release(held);
+		return NULL;
+	}
+	return held;
+}
+
+void resolve_release(void *held)
+{
+	__typeof__(dlclose) *close;
+
+	*(void **)&close = resolve_in_libc("dlclose");
+	if (held && close)
+		close(held);
 }
 
 static int begins(const char *s, const char *with)

@@ -18,10 +18,15 @@ void *resolve(const char *symbol);
  * library. */
 void *resolve_beside(const void *beside, const char *symbol);
 
-/* Waits until no other thread is in dlopen(). A library that is being loaded is in the loader's
- * list before it can run: what was found of it may be called after this. It takes the loader's
- * lock: on the helper thread alone, which holds no lock. */
-void resolve_settle(void);
+/*
+ * Holds the library in which a function lies, so that the host's dlclose() does not unload it: a
+ * CUDA runtime that cannot use a driver closes it again. It waits until a loader that is at work is
+ * done, so that the library can be called. On the helper alone: a host thread may hold what the
+ * loader waits for. NULL: the function is there no more.
+ */
+void *resolve_hold(const void *function);
+/* Gives it back; NULL is nothing. */
+void resolve_release(void *held);
 
 /* Address of SYMBOL in a preload before this one (not in the program itself). */
 void *resolve_before_us(const char *symbol);

@@ -140,21 +140,31 @@ class Lookups(Case):
     def test_nccl(self):
         self.check_library("libnccl.so.2", "ncclCommInitAll")
 
-    def test_a_driver_that_is_being_loaded_is_not_called(self):
-        """The helper describes the device while NCCL loads the driver, which cannot run before all of it is relocated: 13 of 4,000 processes
-        died of that."""
+    def deaths(self, times, **keys):
+        """How many processes that NCCL starts on the driver end in which way, with what they say then."""
         found = [p for folder in build.cuda_libraries() for p in glob.glob(os.path.join(folder, "libnccl.so.2"))]
         if not found:
             self.skipTest("no libnccl.so.2: PyTorch's wheel is not there")
-        program = build.compile_(os.path.join(self.dir, "visit"), "visit.c", "-ldl")
-        env = environment(LD_PRELOAD=PRELOAD, LD_LIBRARY_PATH=":".join([self.dir, *build.cuda_libraries()]), FAKE_DRIVER_LOG=self.log, MEMTRACE_DIR=self.traces)
+        program = build.compile_(os.path.join(self.dir, "visit"), "visit.c", "-ldl", "-lpthread")
+        env = environment(LD_PRELOAD=PRELOAD, LD_LIBRARY_PATH=":".join([self.dir, *build.cuda_libraries()]), FAKE_DRIVER_LOG=self.log, MEMTRACE_DIR=self.traces, **keys)
 
         def once(_):
-            done = subprocess.run([program, found[0], "ncclCommInitAll", "0"], env=env, cwd=self.dir, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            return done.returncode
+            done = subprocess.run([program, found[0], "ncclCommInitAll", "0"], env=env, cwd=self.dir, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+            return done.returncode, done.stderr if done.returncode else b""
 
         with concurrent.futures.ThreadPoolExecutor(12) as pool:
-            self.assertEqual(collections.Counter(pool.map(once, range(1000))), {0: 1000})
+            return collections.Counter(pool.map(once, range(times)))
+
+    def test_a_driver_that_is_being_loaded_is_not_called(self):
+        """The helper describes the device while NCCL loads the driver, which cannot run before all of it is relocated: 13 of 4,000 processes
+        died of that."""
+        self.assertEqual(self.deaths(1000), {(0, b""): 1000})
+
+    def test_a_driver_that_is_closed_is_not_called(self):
+        """The runtime in NCCL closes the driver, which it cannot use, while the helper describes the device: 102 of 1,000 processes died of that.
+        One in 2,000 still does: NCCL's own thread asks for the free memory while another thread, as here, closes the driver under it."""
+        ends = self.deaths(200, VISIT_RELOADS="1")
+        self.assertLessEqual(200 - ends[0, b""], 2, ends)
 
     def test_cublas(self):
         self.check_library("libcublas.so.*", "cublasCreate_v2")
