@@ -63,40 +63,33 @@ static int is_of_setup(const struct lifetime *l, const struct spans *spans, cons
 	       !span_order_has_model(spans, spans->list[0].start_ns, l->alloc.time_ns);
 }
 
+typedef int held_test(const struct trained *n, const struct tables *t, const struct lifetime *l);
+
 /* May it be a copy in fp32 of what is trained in 16 bits? */
-static int is_twice_as_wide(const struct trained *n, const struct lifetime *l)
+static int is_twice_as_wide(const struct trained *n, const struct tables *t,
+			    const struct lifetime *l)
 {
+	(void)t;
 	return l->category != CATEGORY_PARAMETERS && !trained_of(n, l->alloc.bytes) &&
 	       trained_of(n, l->alloc.bytes / 2);
 }
 
-/* Of a copy of a model, several sizes are there: logits may have twice the size of the largest
- * parameter. */
-static int has_wider_copies(const struct trained *n, const struct lifetime *const *held,
-			    size_t count)
+/* Has copy.deepcopy() made it, of about the size of a parameter? */
+static int is_near_copy(const struct trained *n, const struct tables *t, const struct lifetime *l)
 {
-	struct size_counts wide = { 0 };
-	size_t sizes;
-
-	for (size_t i = 0; i < count; i++)
-		if (is_twice_as_wide(n, held[i]))
-			size_counts_add(&wide, held[i]->alloc.bytes);
-	size_counts_sort(&wide);
-	sizes = wide.count;
-	size_counts_release(&wide);
-	return sizes >= TRAINED_MIN_SIZES;
+	return is_by_deepcopy(t, l->alloc.stack) && trained_near(n, l->alloc.bytes);
 }
 
-/* Has copy.deepcopy() made tensors of about the sizes of several parameters, as of a state_dict? */
-static int copies_several_sizes(const struct trained *n, const struct lifetime *const *held,
-				size_t count, const struct tables *t)
+/* Of a copy of a model, or of its state_dict, several sizes are there: logits may have twice the
+ * size of the largest parameter, and data the size of one. */
+static int has_sizes_of_model(const struct trained *n, const struct lifetime *const *held,
+			      size_t count, const struct tables *t, held_test *is_copy)
 {
 	struct size_counts copied = { 0 };
 	size_t sizes;
 
 	for (size_t i = 0; i < count; i++)
-		if (is_by_deepcopy(t, held[i]->alloc.stack) &&
-		    trained_near(n, held[i]->alloc.bytes))
+		if (is_copy(n, t, held[i]))
 			size_counts_add(&copied, held[i]->alloc.bytes);
 	size_counts_sort(&copied);
 	sizes = copied.count;
@@ -110,8 +103,8 @@ static void find_copies(struct duplicates *d, const struct trained *n, const str
 {
 	struct size_counts met = { 0 }, all = { 0 }, own = { 0 };
 	bytes parameters = 0;
-	int has_wider = has_wider_copies(n, held, count), deep = 0;
-	int copies_several = copies_several_sizes(n, held, count, t);
+	int has_wider = has_sizes_of_model(n, held, count, t, is_twice_as_wide), deep = 0;
+	int copies_several = has_sizes_of_model(n, held, count, t, is_near_copy);
 
 	for (size_t i = 0; i < count; i++) {
 		size_counts_add(&met, held[i]->alloc.bytes);
@@ -135,7 +128,7 @@ static void find_copies(struct duplicates *d, const struct trained *n, const str
 			is_copy = near && size_counts_count_near(&met, r->bytes) > near;
 			deep |= is_copy;
 		}
-		if (!is_copy && !(has_wider && is_twice_as_wide(n, held[i])))
+		if (!is_copy && !(has_wider && is_twice_as_wide(n, t, held[i])))
 			continue;
 		if (left)
 			left->count--;

@@ -281,7 +281,7 @@ static void describe_devices(void)
 	*(void **)&count = resolve("cuDeviceGetCount");
 	*(void **)&get = resolve("cuDeviceGet");
 	*(void **)&name = resolve("cuDeviceGetName");
-	if (!get || !name || !count || count(&n) != CUDA_SUCCESS)
+	if (!count || !get || !name || count(&n) != CUDA_SUCCESS)
 		return;
 	for (int i = 0; i < n && i < MT_MAX_DEVICES; i++) {
 		struct short_text ordinal = { 0 };
