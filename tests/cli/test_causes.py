@@ -7,6 +7,7 @@ import unittest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.append(os.path.join(ROOT, "tests", "population"))
+import confidence  # noqa: E402
 from causes import CAUSES  # noqa: E402
 
 MEMTRACE = os.path.join(os.environ.get("TEST_BUILD", os.path.join(ROOT, "build")), "memtrace")
@@ -55,6 +56,11 @@ class Causes(unittest.TestCase):
         """The rules that name the faults of tests/population rightly are rules."""
         known = {name for name, _, says, _ in rows() if says}
         self.assertEqual({rule for named in CAUSES.values() for rule in named} - known, set())
+
+    def test_confidence(self):
+        """The frequencies of the rules are the sums of the measured sets."""
+        with open(confidence.TABLE) as f:
+            self.assertEqual(f.read(), confidence.text(confidence.kept_sets()), "run tests/population/table.py --write SET")
 
 
 if __name__ == "__main__":

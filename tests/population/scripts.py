@@ -25,6 +25,7 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..")]
+import confidence  # noqa: E402
 from draw import ENOUGH, LARGE, ended_report, first_of, place_of_death  # noqa: E402
 from harness import GiB, JOBS, PRELOAD, SIM, environment, python, torchrun  # noqa: E402
 
@@ -231,9 +232,7 @@ def written(path, rows, truth):
 
 def measured(name, rows):
     import table
-    sets = table.counts_of_sets(name, [r for r in rows if r["outcome"] in table.COUNTED])
-    table.write("tests/population/measured.json", json.dumps(sets, indent=1, sort_keys=True) + "\n")
-    table.write("analyzer/diagnose/confidence.def", table.table_of_confidence(sets))
+    confidence.keep(name, table.counts_of_rules([r for r in rows if r["outcome"] in table.COUNTED]))
 
 
 def main():

@@ -17,6 +17,7 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.join(HERE, "..", "..")
 sys.path[:0] = [HERE, os.path.join(HERE, "..")]
+import confidence  # noqa: E402
 import core  # noqa: E402
 from causes import GROWS, OTHER_REMEDY, OUTSIDE, REMEDIES  # noqa: E402
 from draw import MODULES, judged, report  # noqa: E402
@@ -176,21 +177,6 @@ def page(results, dropped):
     return "\n".join(lines)
 
 
-def counts_of_sets(name, results):
-    """How often each rule was right in each set of draws, at first sight: those that the tree keeps, and this one."""
-    with open(os.path.join(HERE, "measured.json")) as f:
-        return {**json.load(f), name: {rule: list(n) for rule, n in counts_of_rules(results).items()}}
-
-
-def table_of_confidence(sets):
-    """The sum of all sets: a rule that is seldom first has few draws in one of them."""
-    rules = sorted({rule for counts in sets.values() for rule in counts})
-    sums = [(rule, *map(sum, zip(*[counts[rule] for counts in sets.values() if rule in counts]))) for rule in rules]
-    lines = ["/*", " * How often each rule was right when it was the first finding, in draws and scripts that it met for the first time: MEASURED(rule, right, named).",
-             " * Written by tests/population/table.py and scripts.py of the sets of tests/population/measured.json.", " */"]
-    return "\n".join(lines + ["MEASURED(%s, %d, %d)" % row for row in sums]) + "\n"
-
-
 def write(path, text):
     with open(os.path.join(ROOT, path), "w") as f:
         f.write(text)
@@ -249,9 +235,7 @@ def main():
         for table in summary(results), calibration(results), kinds(results):
             put_table("docs/validation.md", table)
     if options.write or options.add:
-        sets = counts_of_sets(options.write or options.add, results)
-        write("tests/population/measured.json", json.dumps(sets, indent=1, sort_keys=True) + "\n")
-        write("analyzer/diagnose/confidence.def", table_of_confidence(sets))
+        confidence.keep(options.write or options.add, counts_of_rules(results))
     print("\n".join(summary(results) + calibration(results)))
 
 
