@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "hooks/grad_mode.h"
 #include "memory/memory.h"
 #include "python/pystack.h"
 #include "record/event.h"
@@ -123,8 +124,13 @@ static void forget(struct callers *c)
 	atomic_store(&c->count, 0);
 }
 
+static int is_within(const void *function, uintptr_t low, uintptr_t high)
+{
+	return (uintptr_t)function >= low && (uintptr_t)function < high;
+}
+
 /* The function to which the loader would have bound the caller. */
-static void *find_real(struct callers *c, const void *caller, const char *symbol)
+static void *find_real(struct callers *c, const void *caller, const char *symbol, int *is_beside)
 {
 	struct resolve_range o = resolve_range(caller);
 	struct scope_choice s = scope_choose(symbol, caller);
@@ -133,6 +139,7 @@ static void *find_real(struct callers *c, const void *caller, const char *symbol
 
 	if (!function)
 		function = resolve_beside(caller, symbol);
+	*is_beside = is_within(function, o.low, o.high);
 	if (!function || !o.high || atomic_load(&c->count) >= CALLERS)
 		return function;
 	i = atomic_fetch_add(&c->count, 1);
@@ -144,15 +151,19 @@ static void *find_real(struct callers *c, const void *caller, const char *symbol
 	return function;
 }
 
-static inline void *real_of(struct callers *c, const void *caller, const char *symbol)
+/* `*is_beside`: the function is in the object that calls it. */
+static inline void *real_of(struct callers *c, const void *caller, const char *symbol,
+			    int *is_beside)
 {
 	for (unsigned i = 0; i < CALLERS; i++) {
 		void *f = atomic_load_explicit(&c->list[i].function, memory_order_acquire);
 
-		if (f && (uintptr_t)caller >= c->list[i].low && (uintptr_t)caller < c->list[i].high)
+		if (f && is_within(caller, c->list[i].low, c->list[i].high)) {
+			*is_beside = is_within(f, c->list[i].low, c->list[i].high);
 			return f;
+		}
 	}
-	return find_real(c, caller, symbol);
+	return find_real(c, caller, symbol, is_beside);
 }
 
 void autograd_forget(void)
@@ -223,12 +234,13 @@ EXPORT next_number NUMBER;
 
 uint64_t NUMBER(void)
 {
-	int e = errno;
-	next_number *forward =
-		(next_number *)real_of(&real.number, __builtin_return_address(0), TEXT(NUMBER));
+	int e = errno, is_torchs = 0;
+	next_number *forward = (next_number *)real_of(&real.number, __builtin_return_address(0),
+						      TEXT(NUMBER), &is_torchs);
 
 	/* Without the real function, nodes of a thread are numbered in their order, too. */
 	making.number = forward ? forward() : making.number + 1;
+	grad_mode_node(!is_torchs);
 	making.place.frame = NULL;
 	if (making.number < making.until && recording_already())
 		making.place = pystack_place();
@@ -325,9 +337,9 @@ void EVALUATE(void *engine, void *const *task, const union node *node, void *inp
 {
 	const void *frame = __builtin_frame_address(0);
 	__typeof__(now) outer = now;
-	int e = errno;
-	evaluate *forward =
-		(evaluate *)real_of(&real.evaluate, __builtin_return_address(0), TEXT(EVALUATE));
+	int e = errno, is_beside;
+	evaluate *forward = (evaluate *)real_of(&real.evaluate, __builtin_return_address(0),
+						TEXT(EVALUATE), &is_beside);
 
 	if (recording_already() && node && settings.NODES) {
 		begin(node, *task);
@@ -376,6 +388,7 @@ void autograd_note(unsigned device, uint32_t stack)
 	if (!settings.NODES)
 		return;
 	match(stack);
+	grad_mode_note(device);
 	/* An error has ended the call of the engine, or a library, maybe the node's, is gone. */
 	if (now.type &&
 	    ((uintptr_t)__builtin_frame_address(0) > (uintptr_t)now.frame ||

@@ -12,6 +12,7 @@
 
 #include "memory/cuda.h"
 #include "hooks/autograd.h"
+#include "hooks/grad_mode.h"
 #include "hooks/hooks.h"
 #include "hooks/real.h"
 #include "memory/modules.h"
@@ -61,6 +62,7 @@ __attribute__((visibility("default"))) int dlclose(void *handle)
 		pystack_forget();
 		torch_forget();
 		autograd_forget();
+		grad_mode_forget();
 	}
 	errno = e;
 	return result;

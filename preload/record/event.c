@@ -29,6 +29,11 @@ void event_begin(void)
 	__atomic_add_fetch(&generation, 1, __ATOMIC_RELEASE);
 }
 
+uint32_t event_generation(void)
+{
+	return __atomic_load_n(&generation, __ATOMIC_RELAXED);
+}
+
 uint16_t event_thread(void)
 {
 	char name[17] = "";

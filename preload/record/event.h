@@ -8,6 +8,9 @@
 /* A new recording begins: every thread gets a new entry in its tables. */
 void event_begin(void);
 
+/* Which recording it is: a forked child starts another. */
+uint32_t event_generation(void);
+
 /* The calling thread's id in the tables; MT_NO_THREAD if they are full or busy. */
 uint16_t event_thread(void);
 
