@@ -133,19 +133,31 @@ void metrics_find_inference(const struct metrics_pass *p, struct device_pass *d,
 	find_stage(p, d, r->is_small_call);
 }
 
+/* What the job recorded is certain; otherwise, the lines that keep what several layers made tell. */
+static int run_keeps_graph(const struct metrics *m)
+{
+	if (metrics_no_graph(m))
+		return 0;
+	return metrics_in_graph(m) || m->run_layer_stacks >= GRAPH_STACKS;
+}
+
 void metrics_find_predictions(const struct device_pass *d)
 {
 	struct metrics *m = d->m;
+	int keeps = run_keeps_graph(m);
 
-	if (d->backward_seen && m->in_evaluation && m->run_evaluates &&
-	    m->run_layer_stacks < GRAPH_STACKS) {
+	if (m->inference && metrics_no_graph(m))
+		m->unused_graph = m->graph_layers = 0;
+	else if (m->inference && metrics_in_graph(m))
+		m->unused_graph = m->pass_live;
+	if (d->backward_seen && m->in_evaluation && m->run_evaluates && !keeps) {
 		m->pass_live = bytes_add(m->pass_newest, m->requested);
 		m->evaluates_all = 1;
 	}
-	if (m->inference || d->backward_seen || !m->in_forward || !m->run_evaluates ||
-	    m->run_trains)
+	if (m->inference || d->backward_seen || !m->in_forward ||
+	    (!metrics_no_graph(m) && (!m->run_evaluates || m->run_trains)))
 		return;
-	if (m->run_layer_stacks >= GRAPH_STACKS) {
+	if (keeps) {
 		m->unused_graph = m->run_live;
 		m->predicts = 1;
 	} else if (!m->unused_graph) {

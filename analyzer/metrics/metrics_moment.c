@@ -202,6 +202,8 @@ static void add_origin(struct moment_pass *s, const struct mt_record *r, stack_t
 		add(&s->run_model, tags & TAGGED(MODEL) ? r->bytes : 0);
 		add(&s->run_new, tag.removed_by & 1u << WITHOUT_NEW_RUN ? r->bytes : 0);
 		m->run_blocks += tags & TAGGED(MODEL) && tag.removed_by & 1u << WITHOUT_NEW_RUN;
+		add(&m->run_in_graph, tag.nodes == NODES_MADE ? r->bytes : 0);
+		add(&m->run_no_graph, tag.nodes == NODES_NONE ? r->bytes : 0);
 		m->run_evaluates |= evaluates(s, r->stack, tags);
 		m->run_trains |= (tags & TAGGED(TRAINS)) != 0;
 	}
@@ -282,6 +284,8 @@ static void describe_moment(const struct moment_pass *s)
 	m->outside = bytes_add(d->moment.other, d->moment.untracked);
 	if (!f)
 		return;
+	m->in_graph = s->p->grad_modes.threads[f->when.thread] == NODES_MADE;
+	m->no_graph = s->p->grad_modes.threads[f->when.thread] == NODES_NONE;
 	m->request_stack = f->stack;
 	m->requested = f->requested;
 	m->no_grad = (tables_stack_flags(s->p->tables, f->stack) & STACK_NO_GRAD) != 0;

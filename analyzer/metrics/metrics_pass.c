@@ -1,6 +1,7 @@
 #include "metrics/metrics_attention.h"
 #include "metrics/metrics_config.h"
 #include "metrics/metrics_counterfactual.h"
+#include "metrics/metrics_grad_mode.h"
 #include "metrics/metrics_inference.h"
 #include "metrics/metrics_live.h"
 #include "metrics/metrics_moment.h"
@@ -185,7 +186,8 @@ static void record_alloc(struct metrics_pass *p, struct device_pass *d, const st
 	union {
 		struct block_tag tag;
 		uint64_t time;
-	} u = { .tag = { .run = d->run,
+	} u = { .tag = { .run = d->run & 0x3fffffff,
+			 .nodes = p->grad_modes.threads[r->thread] & 3,
 			 .step = (uint16_t)d->step,
 			 .removed_by = (uint16_t)(removed_by & 0x7fff),
 			 .before_calls = !d->called && !d->backward_seen } };
@@ -196,8 +198,10 @@ static void record_alloc(struct metrics_pass *p, struct device_pass *d, const st
 	d->run_born = bytes_add(d->run_born, r->bytes);
 	d->autograd_live = autograd ? bytes_add(d->autograd_live, r->bytes) : d->autograd_live;
 	counterfactuals_add(d, removed_by, r->bytes);
-	if (!d->is_past)
+	if (!d->is_past) {
 		d->m->tags |= p->tags[stack];
+		p->grad_modes.stacks[stack] |= (uint8_t)(1 << u.tag.nodes);
+	}
 	d->rising = 1;
 	kept.time_ns = u.time;
 	/* Behind the moment, only blocks that a level counts are looked up again. */
@@ -340,6 +344,8 @@ static void record_event(struct metrics_pass *p, const struct mt_record *r)
 		return;
 	if (layer == MT_LAYER_HOST)
 		metrics_record_host(p, r);
+	else if (r->kind == MT_GRAD_MODE)
+		metrics_note_grad_mode(&p->grad_modes, r);
 	if (r->device >= MT_MAX_DEVICES || !p->devices[r->device].device)
 		return;
 	d = &p->devices[r->device];
@@ -385,6 +391,7 @@ static void on_keyframe_begin(void *context)
 	struct metrics_pass *p = context;
 
 	live_set_clear(&p->live);
+	metrics_grad_modes_gap(&p->grad_modes);
 	for (unsigned i = 0; i < MT_MAX_DEVICES; i++) {
 		struct device_pass *d = &p->devices[i];
 
@@ -469,6 +476,7 @@ void metrics_compute(struct metrics m[MT_MAX_DEVICES], const struct trace *t,
 		p.tags[i] = tables_stack_info(&t->tables, (uint32_t)i)->tags;
 	p.removed_by = xcalloc(t->tables.stack_count + 1, sizeof(*p.removed_by));
 	live_set_init(&p.live);
+	metrics_grad_modes_init(&p.grad_modes, t->tables.stack_count);
 	start(&p, m, r);
 	counterfactuals_by_stack(&p);
 	trace_visit(t, &visitor);
@@ -490,6 +498,7 @@ void metrics_compute(struct metrics m[MT_MAX_DEVICES], const struct trace *t,
 		free(d->stacks);
 	}
 	live_set_release(&p.live);
+	metrics_grad_modes_release(&p.grad_modes);
 	free(p.tags);
 	free(p.removed_by);
 	free(p.pinned_by_stack);
