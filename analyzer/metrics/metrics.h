@@ -41,15 +41,16 @@ static inline int metrics_own_loop(const struct metrics *m)
 	return m->run_own_stacks >= LOOP_LINES && !m->run_evaluates;
 }
 
-/* Does what runs at the moment make nodes of the autograd graph? Neither, if it is not known. */
+/* Does the forward pass that runs at the moment make nodes of the autograd graph? Neither, if it is
+ * not known. */
 static inline int metrics_in_graph(const struct metrics *m)
 {
-	return m->in_graph && m->run_in_graph > m->run_no_graph;
+	return m->in_graph && m->in_forward && m->run_in_graph > m->run_no_graph;
 }
 
 static inline int metrics_no_graph(const struct metrics *m)
 {
-	return m->no_graph && m->run_in_graph <= m->run_live / 2;
+	return m->no_graph && m->in_forward && m->run_in_graph <= m->run_live / 2;
 }
 
 enum metric_unit { UNIT_BYTES, UNIT_COUNT, UNIT_FACTOR, UNIT_FLAG, UNIT_PERCENT };

@@ -133,7 +133,8 @@ void metrics_find_inference(const struct metrics_pass *p, struct device_pass *d,
 	find_stage(p, d, r->is_small_call);
 }
 
-/* What the job recorded is certain; otherwise, the lines that keep what several layers made tell. */
+/* What the job recorded is certain; otherwise, the lines that keep what several layers made tell.
+ */
 static int run_keeps_graph(const struct metrics *m)
 {
 	if (metrics_no_graph(m))

@@ -136,14 +136,16 @@ static bytes latent_encoder(const struct metrics_pass *p, const struct snapshot 
 /* Did the stack allocate while its thread made nodes, or is that not known? */
 static int makes_nodes(const struct metrics_pass *p, uint32_t stack)
 {
-	return stack >= p->tables->stack_count || p->grad_modes.stacks[stack] != 1 << NODES_NONE;
+	const uint8_t *made = p->grad_modes.stacks;
+
+	return !made || stack >= p->tables->stack_count || made[stack] != 1 << NODES_NONE;
 }
 
 static int may_be_of_graph(const struct metrics_pass *p, const struct block_group *g,
 			   stack_tags tags)
 {
-	return makes_nodes(p, g->stack) && g->category != CATEGORY_PARAMETERS && g->category != CATEGORY_INPUTS &&
-	       (tags_at(p, g->stack) & tags) == tags;
+	return makes_nodes(p, g->stack) && g->category != CATEGORY_PARAMETERS &&
+	       g->category != CATEGORY_INPUTS && (tags_at(p, g->stack) & tags) == tags;
 }
 
 /* What modules keep with a tag of their stacks: without a graph, few blocks. */

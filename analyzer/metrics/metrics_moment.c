@@ -75,13 +75,6 @@ static void add_own_temporary(struct moment_pass *s, stack_tags tags, bytes n)
 	add(&s->d->m->optimizer_temporaries, n);
 }
 
-/* Does a name on the stack say that it is no training? */
-static int evaluates(const struct moment_pass *s, uint32_t stack, stack_tags tags)
-{
-	return tags & TAGGED(EVALUATE) &&
-	       evaluation_names_tell(&s->d->trained_names, s->p->tables, stack);
-}
-
 static void add_request(struct moment_pass *s)
 {
 	struct metrics *m = s->d->m;
@@ -117,7 +110,8 @@ static void add_request(struct moment_pass *s)
 	m->copying = !m->in_backward && s->d->run > 1 && is_copy(s, f->stack, n);
 	add(&m->copies, m->copying ? n : 0);
 	add(&m->loaded, tags & TAGGED(LOAD) ? n : 0);
-	m->run_evaluates |= evaluates(s, f->stack, tags);
+	m->run_evaluates |= tags & TAGGED(EVALUATE) &&
+			    evaluation_names_tell(&s->d->trained_names, s->p->tables, f->stack);
 	m->run_trains |= s->d->run_is_open && tags & TAGGED(TRAINS);
 	if (s->d->run_is_open) {
 		add(&s->d->run_born, n);
@@ -204,7 +198,9 @@ static void add_origin(struct moment_pass *s, const struct mt_record *r, stack_t
 		m->run_blocks += tags & TAGGED(MODEL) && tag.removed_by & 1u << WITHOUT_NEW_RUN;
 		add(&m->run_in_graph, tag.nodes == NODES_MADE ? r->bytes : 0);
 		add(&m->run_no_graph, tag.nodes == NODES_NONE ? r->bytes : 0);
-		m->run_evaluates |= evaluates(s, r->stack, tags);
+		m->run_evaluates |=
+			tags & TAGGED(EVALUATE) &&
+			evaluation_names_tell(&s->d->trained_names, s->p->tables, r->stack);
 		m->run_trains |= (tags & TAGGED(TRAINS)) != 0;
 	}
 }

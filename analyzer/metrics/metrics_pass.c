@@ -1,7 +1,6 @@
 #include "metrics/metrics_attention.h"
 #include "metrics/metrics_config.h"
 #include "metrics/metrics_counterfactual.h"
-#include "metrics/metrics_grad_mode.h"
 #include "metrics/metrics_inference.h"
 #include "metrics/metrics_live.h"
 #include "metrics/metrics_moment.h"
@@ -345,7 +344,7 @@ static void record_event(struct metrics_pass *p, const struct mt_record *r)
 	if (layer == MT_LAYER_HOST)
 		metrics_record_host(p, r);
 	else if (r->kind == MT_GRAD_MODE)
-		metrics_note_grad_mode(&p->grad_modes, r);
+		grad_modes_event(&p->grad_modes, r);
 	if (r->device >= MT_MAX_DEVICES || !p->devices[r->device].device)
 		return;
 	d = &p->devices[r->device];
@@ -391,7 +390,7 @@ static void on_keyframe_begin(void *context)
 	struct metrics_pass *p = context;
 
 	live_set_clear(&p->live);
-	metrics_grad_modes_gap(&p->grad_modes);
+	grad_modes_gap(&p->grad_modes);
 	for (unsigned i = 0; i < MT_MAX_DEVICES; i++) {
 		struct device_pass *d = &p->devices[i];
 
@@ -426,15 +425,7 @@ static void on_keyframe_end(void *context, uint64_t segment)
 	check_moments(context, (struct position){ segment, 0 });
 }
 
-/* The moment: the last failed allocation, or the peak if none failed. */
-static void choose_moment(struct device_pass *d)
-{
-	const struct device *device = d->device;
-
-	d->failure = device->failure_count ? &device->failures[device->failure_count - 1] : NULL;
-	d->moment = d->failure ? d->failure->when : device->peak;
-}
-
+/* The moment of a device is its last failed allocation, or the peak if none failed. */
 static void start(struct metrics_pass *p, struct metrics *m, const struct replay *r)
 {
 	for (unsigned i = 0; i < MT_MAX_DEVICES; i++) {
@@ -447,7 +438,10 @@ static void start(struct metrics_pass *p, struct metrics *m, const struct replay
 		d->m = &m[i];
 		d->pinned = &p->pinned_live;
 		d->stacks = xcalloc(p->tables->stack_count + 1, sizeof(*d->stacks));
-		choose_moment(d);
+		d->failure = d->device->failure_count
+				     ? &d->device->failures[d->device->failure_count - 1]
+				     : NULL;
+		d->moment = d->failure ? d->failure->when : d->device->peak;
 		metrics_tag_caches(p, d->failure ? &d->failure->live : &d->device->at_peak);
 		metrics_tag_attention(p, d->failure,
 				      d->failure ? &d->failure->live : &d->device->at_peak);
@@ -476,7 +470,7 @@ void metrics_compute(struct metrics m[MT_MAX_DEVICES], const struct trace *t,
 		p.tags[i] = tables_stack_info(&t->tables, (uint32_t)i)->tags;
 	p.removed_by = xcalloc(t->tables.stack_count + 1, sizeof(*p.removed_by));
 	live_set_init(&p.live);
-	metrics_grad_modes_init(&p.grad_modes, t->tables.stack_count);
+	grad_modes_init(&p.grad_modes, t->tables.stack_count);
 	start(&p, m, r);
 	counterfactuals_by_stack(&p);
 	trace_visit(t, &visitor);
@@ -498,7 +492,7 @@ void metrics_compute(struct metrics m[MT_MAX_DEVICES], const struct trace *t,
 		free(d->stacks);
 	}
 	live_set_release(&p.live);
-	metrics_grad_modes_release(&p.grad_modes);
+	grad_modes_release(&p.grad_modes);
 	free(p.tags);
 	free(p.removed_by);
 	free(p.pinned_by_stack);

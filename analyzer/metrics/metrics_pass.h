@@ -7,6 +7,7 @@
 #include "attribution/workspace.h"
 #include "metrics/metrics.h"
 #include "metrics/metrics_names.h"
+#include "replay/grad_modes.h"
 #include "replay/live_set.h"
 #include "replay/replay.h"
 #include "trace/event.h"
@@ -37,20 +38,12 @@ enum counterfactual {
 	COUNTERFACTUALS
 };
 
-/* Do a thread's operations make nodes of the autograd graph? */
-enum made_nodes { NODES_UNKNOWN, NODES_NONE, NODES_MADE };
-
-struct grad_modes {
-	uint8_t *threads; /* enum made_nodes, by thread */
-	uint8_t *stacks;  /* bits 1 << enum made_nodes, by stack: of its blocks until the moment */
-	int seen;	  /* some thread made nodes */
-};
-
 /* The tag of a live block; it replaces the time in the record of the live set. */
 struct block_tag {
-	uint32_t run : 30; /* begins with the forward pass after a backward pass or optimizer step */
-	uint32_t nodes : 2; /* enum made_nodes, of the thread that made it */
-	uint16_t step; /* the last 16 bits of its number */
+	uint32_t
+		run : 30; /* begins with the forward pass after a backward pass or optimizer step */
+	uint32_t nodes : 2;        /* enum made_nodes, of the thread that made it */
+	uint16_t step;             /* the last 16 bits of its number */
 	uint16_t removed_by : 15;  /* bits of enum counterfactual */
 	uint16_t before_calls : 1; /* the model had not been called yet */
 };

@@ -13,8 +13,9 @@
 #include "record/event.h"
 #include "symbols/resolve.h"
 
-#define QUIET 8 /* large blocks in a row without a node, after which none is expected: an operation
-		   has few results */
+#define QUIET                                                                                 \
+	8 /* large blocks in a row without a node, after which none is expected: an operation \
+	     has few results */
 
 typedef _Bool is_enabled(void);
 
@@ -23,11 +24,14 @@ static struct {
 	atomic_int is_missing; /* this version of PyTorch has no such function */
 } real;
 
+/* What operations do with nodes, as `bytes` of the event says it. */
+enum made { MAKE_NONE = 0, MAKE_NODES = 1, NOT_KNOWN = 2 };
+
 /* What is recorded of the thread in the recording `generation`, and what it did since the last call
  * of grad_mode_note(). */
 static __thread struct {
 	uint32_t generation;
-	int8_t made; /* 1: its operations make nodes, 0: none, -1: not known */
+	uint8_t made; /* enum made */
 	uint8_t is_enabled;
 	uint8_t quiet;    /* large blocks in a row without a node, up to QUIET */
 	uint8_t has_node; /* a node was made while gradients were enabled */
@@ -67,15 +71,13 @@ void grad_mode_node(int is_own)
 }
 
 /* What the thread's operations do now; they did `before` until the last large block. */
-static int8_t made_now(int enabled, int8_t before)
+static enum made made_now(int enabled, enum made before)
 {
 	if (!enabled && !now.is_own)
-		return 0;
-	if (now.has_node)
-		return 1;
-	if (before > 0 && now.quiet < QUIET)
-		return 1;
-	return enabled ? 0 : -1;
+		return MAKE_NONE;
+	if (now.has_node || (before == MAKE_NODES && now.quiet < QUIET))
+		return MAKE_NODES;
+	return enabled ? MAKE_NONE : NOT_KNOWN;
 }
 
 void grad_mode_note(unsigned device)
@@ -83,18 +85,19 @@ void grad_mode_note(unsigned device)
 	int enabled = gradients_are_enabled();
 	uint32_t generation = event_generation();
 	int is_first = now.generation != generation;
-	int8_t made;
+	enum made made;
 
 	if (enabled < 0)
 		return;
 	now.quiet = now.has_node ? 0 : now.quiet + (now.quiet < QUIET);
-	made = made_now(enabled, is_first ? 0 : now.made);
+	made = made_now(enabled, is_first ? MAKE_NONE : (enum made)now.made);
 	now.has_node = 0;
 	now.is_own &= !enabled;
-	if (!is_first && made == now.made && (made || enabled == now.is_enabled))
+	if (!is_first && made == (enum made)now.made &&
+	    (made != MAKE_NONE || enabled == now.is_enabled))
 		return;
 	now.generation = generation;
-	now.made = made;
+	now.made = (uint8_t)made;
 	now.is_enabled = (uint8_t)enabled;
 	event_write(MT_GRAD_MODE, device, (uint64_t)enabled, made, MT_NO_STACK);
 }
