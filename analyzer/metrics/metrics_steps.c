@@ -131,9 +131,9 @@ static void record_counterfactuals(const struct device_pass *d)
 	/* The second step has the states that the first one made, in its passes too. */
 	if (d->later_states)
 		before = larger_of(before, m->whole_pass);
-	/* An evaluation may follow the first step. */
-	if (!d->peak_before && m->in_evaluation)
-		before = d->trained_peak;
+	/* An evaluation follows the training of its step. */
+	if (m->in_evaluation)
+		before = larger_of(before, d->trained_peak);
 	m->allocated_peak = d->device->peak.allocated;
 	m->reserved_peak = d->device->reserved_peak;
 	m->peak_needed = m->allocated_peak > m->allocated + request ? m->allocated_peak
