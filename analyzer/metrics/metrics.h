@@ -28,7 +28,7 @@ struct metrics {
 	 * of the bytes of the metric of that name; MT_NO_STACK unknown. */
 	uint32_t leak_stack, left_stack, repeat_stack, request_stack, evaluated_stack, huge_stack;
 	uint32_t data_stack, growing_stack;
-	uint32_t setup_stack, hooked_stack;
+	uint32_t setup_stack, hooked_stack, doubled_stack;
 	uint32_t pinned_stack; /* that pins the most host memory; MT_NO_STACK unknown */
 	uint16_t leak_thread;
 };

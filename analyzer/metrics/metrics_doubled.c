@@ -88,6 +88,7 @@ void metrics_find_doubled(const struct metrics_pass *p, const struct device_pass
 	d->m->doubled_block = n.size;
 	d->m->doubled_blocks = (int64_t)n.blocks;
 	d->m->doubled = bytes_times(n.size, d->m->doubled_blocks);
+	d->m->doubled_stack = n.first;
 	d->m->doubled_once =
 		n.halves == 1 && n.blocks >= MIN_CHAIN && d->stacks[n.first].half_stack == n.half;
 }

@@ -156,7 +156,8 @@ void metrics_find_predictions(const struct device_pass *d)
 		m->evaluates_all = 1;
 	}
 	if (m->inference || d->backward_seen || !m->in_forward ||
-	    (!metrics_no_graph(m) && (!m->run_evaluates || m->run_trains)))
+	    (!metrics_no_graph(m) && (!m->run_evaluates || m->run_trains) &&
+	     !(metrics_in_graph(m) && m->source_infers)))
 		return;
 	if (keeps) {
 		m->unused_graph = m->run_live;

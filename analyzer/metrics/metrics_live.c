@@ -374,7 +374,6 @@ void metrics_what_is_live(const struct metrics_pass *p, struct device_pass *d,
 	d->m->untied_block = live->untied.block;
 	d->m->untied_blocks = live->untied.count;
 	metrics_find_own(p, d, live);
-	metrics_find_models(p, d, live);
 	find_own_logits(p, d, live);
 	find_function(p, d, live);
 	for (uint32_t i = 1; i < p->tables->stack_count; i++)
@@ -383,6 +382,7 @@ void metrics_what_is_live(const struct metrics_pass *p, struct device_pass *d,
 	find_units(p, d, live);
 	find_unchecked(p, d, live);
 	metrics_find_doubled(p, d, live);
+	metrics_find_models(p, d, live);
 	metrics_find_growing(p, d, live);
 	metrics_find_widened(p, d, live);
 	find_idle_twin(d->m);

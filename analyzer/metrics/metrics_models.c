@@ -278,6 +278,8 @@ static void find_by_source(const struct metrics_pass *p, struct metrics *m,
 		m->source_no_grad = job_source_is_no_grad(&source, m->request_stack);
 		m->source_last = job_source_takes_last(&source, m->request_stack);
 	}
+	if (m->doubled)
+		m->source_doubles = job_source_doubles(&source, m->doubled_stack);
 	if (m->setup_line)
 		m->source_masks = job_source_masks(&source, m->setup_stack);
 	m->source_states = job_source_states(&source);

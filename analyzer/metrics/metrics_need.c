@@ -20,12 +20,15 @@
  * a backward pass follows. Without gradients, the output of the last layer alone stays, and a cache
  * of keys and values: 0.3 % of the bytes that a model of two layers allocated, with a cache 2 to 5
  * %, of two of the model's lines. With gradients, 9 % and more stay; fewer if most bytes are
- * logits; if all layers are checkpointed, the input of each layer of some 20 tensors, 5 %.
+ * logits; if all layers are checkpointed, the input of each layer of some 20 tensors, 5 %. What the
+ * job recorded is certain.
  */
 static int keeps_a_graph(const struct metrics *m)
 {
 	bytes live = m->run_live - m->logits, born = m->run_born - m->logits;
 
+	if (metrics_in_graph(m) || metrics_no_graph(m))
+		return metrics_in_graph(m);
 	return live >= born / KEPT_LEAST &&
 	       (m->tags & TAGGED(RECOMPUTE) || live >= born / KEPT_SURELY ||
 		LINES_EACH * m->run_layer_stacks >= m->model_stacks);
@@ -40,8 +43,8 @@ static int trains(const struct device_pass *d)
 		return 0;
 	if (d->backward_seen || m->in_backward || m->in_optimizer)
 		return 1;
-	return d->run_is_open && (m->logits_blocks > 0 || m->tags & TAGGED(TRAINER)) &&
-	       keeps_a_graph(m);
+	return d->run_is_open && !m->source_infers &&
+	       (m->logits_blocks > 0 || m->tags & TAGGED(TRAINER)) && keeps_a_graph(m);
 }
 
 /* The parameters that get gradients: with adapters, these alone. Behind a backward pass, gradients

@@ -41,3 +41,10 @@ int job_source_masks(struct job_source *s, uint32_t stack)
 
 	return python_has_any(own_statement(s, stack), triangles, ARRAY_SIZE(triangles));
 }
+
+int job_source_doubles(struct job_source *s, uint32_t stack)
+{
+	static const struct str types[] = { WORD("double"), WORD("float64") };
+
+	return python_has_any(own_statement(s, stack), types, ARRAY_SIZE(types));
+}

@@ -9,5 +9,7 @@
 int job_source_computes(struct job_source *s, uint32_t stack);
 /* Does that line make a triangle, as a mask of all pairs of positions is? */
 int job_source_masks(struct job_source *s, uint32_t stack);
+/* Does that line convert to float64? */
+int job_source_doubles(struct job_source *s, uint32_t stack);
 
 #endif

@@ -100,6 +100,19 @@ static void a_triangle_is_a_mask(void **state)
 		check(*state, &cases[i], job_source_masks);
 }
 
+static void a_line_converts_to_float64(void **state)
+{
+	static const struct one_line cases[] = {
+		{ "clean, noisy = clean.double(), noisy.double()  # CALL\n", 1 },
+		{ "x = x.to(torch.float64)  # CALL\n", 1 },
+		{ "x = torch.cat([x, double_stream])  # CALL\n", 0 },
+		{ "x = x.float()  # CALL\n", 0 },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+		check(*state, &cases[i], job_source_doubles);
+}
+
 /* A loop collects what the model does, and the updates behind it call the model anew. */
 static void a_rollout_needs_no_graph(void **state)
 {
@@ -224,6 +237,7 @@ int main(void)
 		IN_DIRECTORY(a_backward_pass_is_behind_a_call_or_not),
 		IN_DIRECTORY(what_comes_to_a_backward_pass_is_training),
 		IN_DIRECTORY(a_triangle_is_a_mask),
+		IN_DIRECTORY(a_line_converts_to_float64),
 		IN_DIRECTORY(a_rollout_needs_no_graph),
 		IN_DIRECTORY(the_updates_may_be_where_the_rollout_is_called),
 		IN_DIRECTORY(the_functions_around_a_call_count_too),
