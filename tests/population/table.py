@@ -2,9 +2,9 @@
 
 table.py RESULTS... [--again DIRECTORY] [--write SET | --add SET] [--development]
 
-RESULTS: files of draw.py --results. --again: asks memtrace anew, of the traces that draw.py --keep left. --write: writes docs/population.md, puts
-its tables of all draws, of confidence and of kinds of faults into docs/validation.md, adds
-this set of draws to measured.json, and writes the sum of its sets to analyzer/diagnose/confidence.def. --add: the same without the page.
+RESULTS: files of draw.py --results. --again: asks memtrace anew, of the traces that draw.py --keep left. --write: adds this set of draws to those whose
+counts are in counted.json, writes docs/population.md of all sets, puts its tables of all draws, of confidence and of kinds of faults into
+docs/validation.md, adds this set to measured.json, and writes the sum of its sets to analyzer/diagnose/confidence.def. --add: the last two alone.
 --development: only the draws that the rules may be developed with, each wrong one in a line.
 """
 import argparse
@@ -25,6 +25,8 @@ from held_out import FAMILIES, GROUPS, NEW, NEW_FAMILIES  # noqa: E402
 
 COUNTED = "right", "wrong", "unnamed"
 LEVELS = "high", "medium", "low"
+KEPT = os.path.join(HERE, "counted.json")
+PARTS = {"new families": "families that were made after the rules", "new faults": "other families, with faults that were made after the rules", "others": "the other draws"}
 SAME = 0.999  # of a level: PyTorch's allocator gives some blocks up to 1 MiB more than they need, by what its cache has, which differs on a larger card
 
 
@@ -34,17 +36,6 @@ def is_held_out(r):
 
 def share(right, all_):
     return "%d of %d" % (right, all_) + (" (%.0f %%)" % (100 * right / all_) if all_ else "")
-
-
-def by(results, key):
-    """Rows of a table: the key, how many were right, wrong with "high confidence", and not named."""
-    groups = collections.defaultdict(list)
-    for r in results:
-        groups[r[key]].append(r)
-    for name in sorted(groups):
-        g = groups[name]
-        yield (name, share(sum(r["outcome"] == "right" for r in g), len(g)),
-               sum(r["outcome"] == "wrong" and r["confidence"] == "high" for r in g), sum(r["outcome"] == "unnamed" for r in g))
 
 
 def counts_of_rules(results):
@@ -103,33 +94,62 @@ def markdown(head, rows):
     return lines + ["| " + " | ".join(map(str, row)) + " |" for row in rows] + [""]
 
 
-def summary(results):
-    """Rows for all draws, and for those of jobs and faults that people wrote who had not read the rules."""
-    families = [r for r in results if r["family"] in NEW_FAMILIES]
-    faults = [r for r in results if r not in families and r["fault_group"] in NEW]
-    rows = []
-    for name, part in (("all draws", results), ("families that were made after the rules", families), ("other families, with faults that were made after the rules", faults),
-                       ("the other draws", [r for r in results if r not in families and r not in faults])):
-        near, told = savings(part)
-        high = [r for r in part if r.get("confidence") == "high"]
-        rows.append((name, len(part), share(sum(r["outcome"] == "right" for r in part), len(part)),
-                     share(sum(r["outcome"] == "wrong" for r in high), len(part)), share(len(near), len(told)), share(*map(len, least_savings(part)))))
+def part_of(r):
+    """Jobs and faults that people wrote who had not read the rules are apart."""
+    return "new families" if r["family"] in NEW_FAMILIES else "new faults" if r["fault_group"] in NEW else "others"
+
+
+def verdicts(results, key):
+    """{key: [draws, right, wrong with "high confidence", not named]}"""
+    counts = collections.defaultdict(lambda: [0] * 4)
+    for r in results:
+        told = 1, r["outcome"] == "right", r["outcome"] == "wrong" and r["confidence"] == "high", r["outcome"] == "unnamed"
+        counts[r[key]] = [n + m for n, m in zip(counts[r[key]], told)]
+    return counts
+
+
+def counted(results, dropped):
+    """What the pages tell of a set of draws."""
+    counts = {"dropped": {why: [n] for why, n in dropped.items()}, "rule": counts_of_rules(results)}
+    for key in "family", "fault", "cause":
+        counts[key] = verdicts(results, key)
+    counts["confidence"] = {level: n[1::-1] for level, n in verdicts((r for r in results if r.get("rule")), "confidence").items()}
+    counts["part"] = verdicts(({**r, "part": part_of(r)} for r in results), "part")
+    for part, n in counts["part"].items():
+        mine = [r for r in results if part_of(r) == part]
+        counts["part"][part] = [*n[:3], *map(len, (*savings(mine), *least_savings(mine)))]
+    return counts
+
+
+def summed(sets):
+    """The counts of several sets."""
+    sums = collections.defaultdict(dict)
+    for counts in sets:
+        for key, rows in counts.items():
+            for name, n in rows.items():
+                sums[key][name] = list(map(sum, zip(n, sums[key].get(name, [0] * len(n)))))
+    return sums
+
+
+def summary(counts):
+    """Rows for all draws, and for the parts."""
+    rows = [("all draws", list(map(sum, zip(*counts["part"].values()))))] + [(title, counts["part"][part]) for part, title in PARTS.items() if part in counts["part"]]
     return markdown(("draws", "number", "first finding right", "wrong with high confidence", "saving within 10 %", "at least that much"),
-                    [row for row in rows if row[1]])
+                    [(title, n[0], share(n[1], n[0]), share(n[2], n[0]), share(*n[3:5]), share(*n[5:7])) for title, n in rows])
 
 
-def calibration(results):
-    rows = []
-    for level in LEVELS:
-        part = [r for r in results if r.get("confidence") == level]
-        rows.append((level, share(sum(r["outcome"] == "right" for r in part), len(part))))
-    return markdown(("confidence", "right"), rows)
+def calibration(counts):
+    return markdown(("confidence", "right"), [(level, share(*counts["confidence"].get(level, (0, 0)))) for level in LEVELS])
 
 
-def kinds(results):
+def table_of(counts, key, title, order=lambda row: row[0]):
+    return markdown((title, "first finding right", "wrong with high confidence", "not named"),
+                    [(name, share(n[1], n[0]), *n[2:]) for name, n in sorted(counts[key].items(), key=order)])
+
+
+def kinds(counts):
     """Of faults: the causes of the draws, the most frequent ones first."""
-    rows = sorted(by(results, "cause"), key=lambda row: (-sum(r["cause"] == row[0] for r in results), row[0]))
-    return markdown(("kind of fault", "first finding right", "wrong with high confidence", "not named"), rows)
+    return table_of(counts, "cause", "kind of fault", lambda row: (-row[1][0], row[0]))
 
 
 # What counts as right since these draws were made, and why: the tables of a page count as it was then.
@@ -158,22 +178,22 @@ WIDER = [
 ]
 
 
-def page(results, dropped):
-    head = ("", "first finding right", "wrong with high confidence", "not named")
+def page(counts):
+    dropped = sorted(((why, *n) for why, n in counts["dropped"].items()), key=lambda row: -row[1])
     lines = ["# Jobs with injected faults", "",
              "Made by `tests/population/draw.py` and `tests/population/table.py --write`: jobs of real PyTorch and its frameworks on the simulated device,",
              "with a fault drawn at random, on a card between the peaks without and with the fault. The fixed form of each job is known, so the cause and",
              "what its remedy saves are known too. %d draws count; of %d others %s." % (
-                 len(results), sum(dropped.values()), ", ".join("%d: %s" % (n, why) for why, n in dropped.most_common())), ""]
-    lines += summary(results)
+                 sum(n[0] for n in counts["part"].values()), sum(n for _, n in dropped), ", ".join("%d: %s" % (n, why) for why, n in dropped)), ""]
+    lines += summary(counts)
     lines += ["Families that were made after the rules: %s; faults: those of `faults_%s.py`." % (
         ", ".join(sorted(NEW_FAMILIES)), ".py`, `faults_".join(sorted(NEW))), ""]
     lines += ["## What counts as right, and did not at first", "", "BUFFERS_LARGE, CALL_UNUSED, DOUBLE_FROM_THE_START, EVAL_MODE_GRAPH, FIRST_MODEL_GRAPH, GENERATOR_GRAPH, GRADIENT_SETS, HOOKS_STORE, LATE_MODEL, LAYERS_STORED, "
               "LOSS_NETWORK_GRAPH, ROLLOUT_GRAPH, STATIC_PEAK, TABLE_GRADIENT, TEACHER_GRAPH and WIDE_LABELS are newer than many causes of faults.", ""] + [line if line.startswith(" ") else "- " + line for line in WIDER] + [""]
-    lines += ["## Confidence", "", "As it was told, by the table of the draws before these; `analyzer/diagnose/confidence.def` has the sum of these, of the sets before and of the whole scripts below (`tests/population/measured.json`).", ""] + calibration(results)
-    lines += ["## Families of jobs", ""] + markdown(("family", *head[1:]), by(results, "family"))
-    lines += ["## Faults", ""] + markdown(("fault", *head[1:]), by(results, "fault"))
-    lines += ["## First findings", ""] + markdown(("rule", "right"), [(rule, share(*n)) for rule, n in sorted(counts_of_rules(results).items())])
+    lines += ["## Confidence", "", "As it was told, by the table of the draws before these; `analyzer/diagnose/confidence.def` has the sum of these, of the sets before and of the whole scripts below (`tests/population/measured.json`).", ""] + calibration(counts)
+    lines += ["## Families of jobs", ""] + table_of(counts, "family", "family")
+    lines += ["## Faults", ""] + table_of(counts, "fault", "fault")
+    lines += ["## First findings", ""] + markdown(("rule", "right"), [(rule, share(*n)) for rule, n in sorted(counts["rule"].items())])
     return "\n".join(lines)
 
 
@@ -182,21 +202,43 @@ def write(path, text):
         f.write(text)
 
 
-def put_table(path, table):
-    """Puts the lines of a table into a page, in the place of the one with the same first two columns."""
+def read(path):
     with open(os.path.join(ROOT, path)) as f:
-        text = f.read()
+        return f.read()
+
+
+def with_table(text, table):
+    """A page with the lines of a table in the place of the one with the same first two columns."""
     head = re.escape("|".join(table[0].split("|")[:3]) + "|")
     text, found = re.subn(r"(?m)^%s.*\n(\|.*\n)*" % head, lambda _: "\n".join(line for line in table if line) + "\n", text)
     if found != 1:
-        sys.exit("%s has %d tables that begin with %s" % (path, found, table[0]))
-    write(path, text)
+        sys.exit("the page has %d tables that begin with %s" % (found, table[0]))
+    return text
+
+
+def put_table(path, table):
+    write(path, with_table(read(path), table))
 
 
 def whole_scripts(path):
     """The section of the page that scripts.py writes."""
-    with open(os.path.join(ROOT, path)) as f:
-        return "".join(f.read().partition("\n## Whole scripts\n")[1:])
+    return "".join(read(path).partition("\n## Whole scripts\n")[1:])
+
+
+def pages(sets):
+    """{path: text} of the pages that tell of all sets."""
+    of_all, validation = summed(sets.values()), read("docs/validation.md")
+    for table in summary(of_all), calibration(of_all), kinds(of_all):
+        validation = with_table(validation, table)
+    return {"docs/population.md": page(of_all) + whole_scripts("docs/population.md"), "docs/validation.md": validation}
+
+
+def publish(name, counts):
+    """Keeps the counts of a set, and makes the pages of all sets anew."""
+    sets = {**json.loads(read(KEPT)), name: counts}
+    write(KEPT, "{\n" + ",\n".join("%s: %s" % (json.dumps(k), json.dumps(v, sort_keys=True)) for k, v in sorted(sets.items())) + "\n}\n")
+    for path, text in pages(sets).items():
+        write(path, text)
 
 
 def load(files, directory):
@@ -230,13 +272,12 @@ def main():
         for r in results:
             if r["outcome"] != "right":
                 print("%04d %-22s %-24s %-22s %s" % (r["draw"], r["job"], r["fault"], r["cause"], (r.get("findings") or ["-"])[:4]))
+    counts = counted(results, dropped)
     if options.write:
-        write("docs/population.md", page(results, dropped) + whole_scripts("docs/population.md"))
-        for table in summary(results), calibration(results), kinds(results):
-            put_table("docs/validation.md", table)
+        publish(options.write, counts)
     if options.write or options.add:
         confidence.keep(options.write or options.add, counts_of_rules(results))
-    print("\n".join(summary(results) + calibration(results)))
+    print("\n".join(summary(counts) + calibration(counts)))
 
 
 if __name__ == "__main__":

@@ -50,6 +50,22 @@ print(draw.place_of_death({"ranks": [{"inference": None, "oom": failures}]}), dr
         done = subprocess.run([python(), "-c", code], env=environment(PYTHONPATH=POPULATION), stdout=subprocess.PIPE, text=True, check=True)
         self.assertEqual(done.stdout.strip(), "{'step': 5, 'level': 35} {'step': 3, 'level': 25}")
 
+    def test_pages(self):
+        """The pages tell the sums of the sets of draws that are kept, and a set adds to each of them."""
+        code = """import collections, json, sys, table
+row = {"family": "GAN", "fault": "losses_list", "fault_group": "lists", "cause": "graph kept", "fixed_peak": 8, "faulty_peak": 60, "rule": "GRAPH_KEPT"}
+told = [("right", "high"), ("right", "low"), ("wrong", "high"), ("unnamed", None)]
+rows = [{**row, "outcome": outcome, "confidence": confidence, **({} if confidence else {"rule": None})} for outcome, confidence in told]
+sets = json.loads(table.read(table.KEPT))
+of_all, more = table.summed(sets.values()), table.summed([*sets.values(), table.counted(rows, collections.Counter(error=2))])
+keys = ("family", "GAN"), ("fault", "losses_list"), ("cause", "graph kept"), ("rule", "GRAPH_KEPT"), ("confidence", "high"), ("part", "others"), ("dropped", "error")
+added = [[a - b for a, b in zip(more[key][name], of_all[key].get(name, [0] * 9))] for key, name in keys]
+print(json.dumps([[path for path, text in table.pages(sets).items() if text != table.read(path)], added]))"""
+        done = subprocess.run([python(), "-c", code], env=environment(PYTHONPATH=POPULATION), stdout=subprocess.PIPE, text=True, check=True)
+        differ, added = json.loads(done.stdout)
+        self.assertEqual(differ, [], "run tests/population/table.py --write SET")
+        self.assertEqual(added, [[4, 2, 1, 1], [4, 2, 1, 1], [4, 2, 1, 1], [2, 3], [1, 2], [4, 2, 1, 0, 0, 0, 0], [2]])
+
     def test_ran_out(self):
         """PyTorch's own error, and what it says of a convolution none of whose plans finds memory; no other error is one of memory."""
         code = """import torch, serve
