@@ -1,5 +1,7 @@
 #include "source/loops.h"
 
+#include <string.h>
+
 #include "attribution/frames.h"
 #include "util/glob.h"
 
@@ -74,13 +76,16 @@ static int is_comprehension(struct str function)
 	return str_matches(function, "*<listcomp>") || str_matches(function, "*<genexpr>");
 }
 
-/* Does a comprehension go over a few values that it names: `for part in (query, passage)`? These
- * are the parts of one loss, and no batches. */
+/* Does a comprehension go over a few values that it names: `for part in (query, passage)`, or give
+ * names to a few results: `query, passage = (...)`? These are the parts of one loss, and no
+ * batches.
+ */
 static int names_its_values(const struct python_file *f, uint32_t line)
 {
-	struct str text = python_text(f, python_statement(f, line));
+	struct str text = python_text(f, python_statement(f, line)), target = python_target(text);
 
-	return str_matches(text, "* for * in (*,*)*") || str_matches(text, "* for * in [[]*,*]*");
+	return (target.length && memchr(target.at, ',', target.length)) ||
+	       str_matches(text, "* for * in (*,*)*") || str_matches(text, "* for * in [[]*,*]*");
 }
 
 /* What a frame's line says: of its loops, or, where what it calls returns such a value, of the

@@ -63,6 +63,12 @@ static void values_that_a_comprehension_names_are_no_batches(void **state)
 	assert_false(job_source_is_summed(source(&j), called));
 	job_source_end(&j.source);
 	begin(&j, *state,
+	      "q, good, bad = (net(part) for part in parts(tokens))  # CALL\n"
+	      "loss(q, good, bad).backward()\n");
+	called = stack(&j, frame(&j, "# CALL", "<genexpr>", 0), frame(&j, "# CALL", "<module>", 0));
+	assert_false(job_source_is_summed(source(&j), called));
+	job_source_end(&j.source);
+	begin(&j, *state,
 	      "total = sum(net(part) for part in batches)  # CALL\n"
 	      "total.backward()\n");
 	called = stack(&j, frame(&j, "# CALL", "<genexpr>", 0), frame(&j, "# CALL", "<module>", 0));
