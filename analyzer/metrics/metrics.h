@@ -42,15 +42,17 @@ static inline int metrics_own_loop(const struct metrics *m)
 }
 
 /* Does the forward pass that runs at the moment make nodes of the autograd graph? Neither, if it is
- * not known. */
+ * not known of most of it. */
 static inline int metrics_in_graph(const struct metrics *m)
 {
-	return m->in_graph && m->in_forward && m->run_in_graph > m->run_no_graph;
+	return m->in_graph && m->in_forward && m->run_in_graph >= m->run_live / 2 &&
+	       m->run_no_graph <= m->run_in_graph / 4;
 }
 
 static inline int metrics_no_graph(const struct metrics *m)
 {
-	return m->no_graph && m->in_forward && m->run_in_graph <= m->run_live / 2;
+	return m->no_graph && m->in_forward && m->run_no_graph + m->requested >= m->run_live / 2 &&
+	       m->run_in_graph <= m->run_live / 5;
 }
 
 enum metric_unit { UNIT_BYTES, UNIT_COUNT, UNIT_FACTOR, UNIT_FLAG, UNIT_PERCENT };

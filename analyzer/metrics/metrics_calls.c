@@ -113,7 +113,7 @@ static int calls_two_models(const struct device_pass *d, const struct tables *t,
 
 		if (s->model_hash && d->stacks[i].freed &&
 		    !(s->flags & (STACK_EVALUATION | STACK_NO_GRAD)) &&
-		    !(s->tags & TAGGED(EVALUATE) && evaluation_names_tell(&d->trained_names, t, i)))
+		    !evaluation_names_are_of(&d->trained_names, t, i, s->tags))
 			l.list[l.count++] = (struct line_of_model){ s->model_hash, i };
 	}
 	if (l.count)

@@ -133,7 +133,7 @@ void metrics_find_inference(const struct metrics_pass *p, struct device_pass *d,
 	find_stage(p, d, r->is_small_call);
 }
 
-/* What the job recorded is certain; otherwise, the lines that keep what several layers made tell.
+/* The job may have recorded it; otherwise, the lines that keep what several layers made tell.
  */
 static int run_keeps_graph(const struct metrics *m)
 {
@@ -156,8 +156,8 @@ void metrics_find_predictions(const struct device_pass *d)
 		m->evaluates_all = 1;
 	}
 	if (m->inference || d->backward_seen || !m->in_forward ||
-	    (!metrics_no_graph(m) && (!m->run_evaluates || m->run_trains) &&
-	     !(metrics_in_graph(m) && m->source_infers)))
+	    ((!m->run_evaluates || m->run_trains) &&
+	     !(m->source_infers && (metrics_in_graph(m) || metrics_no_graph(m)))))
 		return;
 	if (keeps) {
 		m->unused_graph = m->run_live;

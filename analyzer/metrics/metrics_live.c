@@ -382,6 +382,7 @@ void metrics_what_is_live(const struct metrics_pass *p, struct device_pass *d,
 	find_units(p, d, live);
 	find_unchecked(p, d, live);
 	metrics_find_doubled(p, d, live);
+	/* It asks the source of what is doubled. */
 	metrics_find_models(p, d, live);
 	metrics_find_growing(p, d, live);
 	metrics_find_widened(p, d, live);

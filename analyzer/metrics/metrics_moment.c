@@ -110,8 +110,8 @@ static void add_request(struct moment_pass *s)
 	m->copying = !m->in_backward && s->d->run > 1 && is_copy(s, f->stack, n);
 	add(&m->copies, m->copying ? n : 0);
 	add(&m->loaded, tags & TAGGED(LOAD) ? n : 0);
-	m->run_evaluates |= tags & TAGGED(EVALUATE) &&
-			    evaluation_names_tell(&s->d->trained_names, s->p->tables, f->stack);
+	m->run_evaluates |=
+		evaluation_names_are_of(&s->d->trained_names, s->p->tables, f->stack, tags);
 	m->run_trains |= s->d->run_is_open && tags & TAGGED(TRAINS);
 	if (s->d->run_is_open) {
 		add(&s->d->run_born, n);

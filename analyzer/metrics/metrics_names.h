@@ -19,4 +19,11 @@ void evaluation_names_join(struct evaluation_names *n, const struct evaluation_n
 int evaluation_names_tell(const struct evaluation_names *trained, const struct tables *t,
 			  uint32_t stack);
 
+/* The same of a stack with these tags. */
+static inline int evaluation_names_are_of(const struct evaluation_names *trained,
+					  const struct tables *t, uint32_t stack, stack_tags tags)
+{
+	return tags & TAGGED(EVALUATE) && evaluation_names_tell(trained, t, stack);
+}
+
 #endif

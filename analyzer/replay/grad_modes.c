@@ -17,18 +17,15 @@ void grad_modes_release(struct grad_modes *g)
 	free(g->stacks);
 }
 
-/* Where gradients are enabled and no node was ever seen, this build of PyTorch may make its nodes
- * unseen. */
+/* Several threads may have no id of their own. */
 void grad_modes_event(struct grad_modes *g, const struct mt_record *r)
 {
-	enum made_nodes made = NODES_UNKNOWN;
+	enum made_nodes made = r->bytes == 0   ? NODES_NONE
+			       : r->bytes == 1 ? NODES_MADE
+					       : NODES_UNKNOWN;
 
-	g->seen |= r->bytes == 1;
-	if (r->bytes == 1)
-		made = NODES_MADE;
-	else if (!r->bytes && (!r->address || g->seen))
-		made = NODES_NONE;
-	g->threads[r->thread] = (uint8_t)made;
+	if (r->thread != MT_NO_THREAD)
+		g->threads[r->thread] = (uint8_t)made;
 }
 
 void grad_modes_gap(struct grad_modes *g)

@@ -1,6 +1,5 @@
 /* Whether the operations of each thread make nodes of the autograd graph, as the job recorded it
- * (MT_GRAD_MODE): under torch.no_grad(), or of parameters that need no gradients, they make none.
- */
+ * (MT_GRAD_MODE): under torch.no_grad() they make none. */
 #ifndef MEMTRACE_GRAD_MODES_H
 #define MEMTRACE_GRAD_MODES_H
 
@@ -9,11 +8,11 @@
 
 enum made_nodes { NODES_UNKNOWN, NODES_NONE, NODES_MADE };
 
+/* Both lists are of numbers of a byte: `threads` has enum made_nodes of each thread, now; `stacks`
+ * bits 1 << enum made_nodes of the blocks of each stack that were noted. */
 struct grad_modes {
-	uint8_t *threads; /* enum made_nodes: of each thread, now */
-	uint8_t *
-		stacks; /* bits 1 << enum made_nodes: of the blocks of each stack that were noted */
-	int seen;       /* some thread made nodes */
+	uint8_t *threads;
+	uint8_t *stacks;
 };
 
 void grad_modes_init(struct grad_modes *g, size_t stacks);

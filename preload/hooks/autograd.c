@@ -88,7 +88,8 @@ static struct {
 static __thread struct {
 	struct pystack_place place;
 	uint64_t number;
-	uint64_t until; /* the places of nodes before this one are looked at */
+	uint64_t until;    /* the places of nodes before this one are looked at */
+	uint8_t is_torchs; /* it is of an operation of PyTorch's own */
 } making __attribute__((tls_model("initial-exec")));
 
 /* The node whose stack the thread kept last. */
@@ -148,6 +149,8 @@ static void *find_real(struct callers *c, const void *caller, const char *symbol
 	c->list[i].low = o.low;
 	c->list[i].high = o.high;
 	atomic_store_explicit(&c->list[i].function, function, memory_order_release);
+	if (c == &real.number && i && atomic_load(&c->list[0].function) != function)
+		grad_mode_give_up();
 	return function;
 }
 
@@ -240,7 +243,9 @@ uint64_t NUMBER(void)
 
 	/* Without the real function, nodes of a thread are numbered in their order, too. */
 	making.number = forward ? forward() : making.number + 1;
-	grad_mode_node(!is_torchs);
+	if (!is_torchs)
+		grad_mode_function();
+	making.is_torchs = (uint8_t)is_torchs;
 	making.place.frame = NULL;
 	if (making.number < making.until && recording_already())
 		making.place = pystack_place();
@@ -251,18 +256,43 @@ uint64_t NUMBER(void)
 	return making.number;
 }
 
-/* A large block of a Python stack: is it of the operation that made the latest node? */
-static void match(uint32_t stack)
+/* Is what allocates now the operation that made the latest node? */
+static int is_of_latest(void)
 {
 	struct pystack_place place;
 
 	making.until = making.number + NEAR;
 	if (!making.place.frame)
-		return;
+		return 0;
 	place = pystack_place();
-	if (is_place(&place, &making.place))
+	return is_place(&place, &making.place);
+}
+
+static void note_grad_mode(unsigned device, int is_of_node)
+{
+	static const struct pystack_place none;
+
+	grad_mode_note(device, is_of_node && making.is_torchs,
+		       making.is_torchs ? &making.place : &none);
+}
+
+/* A large block of a Python stack. Hooks of an operation that has made its node come before its own
+ * block. */
+static void note_block(unsigned device, uint32_t stack)
+{
+	int is_of_node = is_of_latest();
+
+	note_grad_mode(device, is_of_node);
+	if (is_of_node)
 		keep_made(stack);
-	making.place.frame = NULL;
+	if (making.place.frame && (is_of_node || !pystack_is_within(&making.place)))
+		making.place.frame = NULL;
+}
+
+void autograd_failed(unsigned device)
+{
+	if (settings.NODES)
+		note_grad_mode(device, is_of_latest());
 }
 
 /* ---- the backward pass ---- */
@@ -387,8 +417,7 @@ void autograd_note(unsigned device, uint32_t stack)
 
 	if (!settings.NODES)
 		return;
-	match(stack);
-	grad_mode_note(device);
+	note_block(device, stack);
 	/* An error has ended the call of the engine, or a library, maybe the node's, is gone. */
 	if (now.type &&
 	    ((uintptr_t)__builtin_frame_address(0) > (uintptr_t)now.frame ||

@@ -16,6 +16,9 @@
  */
 void autograd_note(unsigned device, uint32_t stack);
 
+/* The same before a request that failed is recorded. */
+void autograd_failed(unsigned device);
+
 /* A library was unloaded: finds PyTorch's own functions again. */
 void autograd_forget(void);
 

@@ -1,8 +1,8 @@
 /*
- * PyTorch's operations make a node if gradients are enabled and an input needs one, before they
- * allocate their result. A function of the job with a backward pass of its own makes its node
- * always, and runs its forward pass with gradients disabled: its blocks look like those under
- * torch.no_grad(), so a few of them change nothing, and of many it is not known.
+ * An operation of PyTorch makes a node if gradients are enabled and an input needs one. A function
+ * with a backward pass of its own makes its node always, also if no input needs a gradient, and
+ * runs its forward pass with gradients disabled: its node proves nothing, and what it makes cannot
+ * be told from what a pass under torch.no_grad() makes, but by the call in which it runs.
  */
 #include "hooks/grad_mode.h"
 
@@ -11,31 +11,34 @@
 #include <stdint.h>
 
 #include "record/event.h"
+#include "record/state.h"
 #include "symbols/resolve.h"
 
-#define QUIET                                                                                 \
-	8 /* large blocks in a row without a node, after which none is expected: an operation \
-	     has few results */
+/* Large blocks in a row without a node, after which it is not known any more: most operations have
+ * few results. */
+#define QUIET 8
+/* Large blocks after which the state is written again: older parts of a trace may be discarded. */
+#define AGAIN 4096
 
 typedef _Bool is_enabled(void);
-
-static struct {
-	_Atomic(is_enabled *) enabled;
-	atomic_int is_missing; /* this version of PyTorch has no such function */
-} real;
 
 /* What operations do with nodes, as `bytes` of the event says it. */
 enum made { MAKE_NONE = 0, MAKE_NODES = 1, NOT_KNOWN = 2 };
 
-/* What is recorded of the thread in the recording `generation`, and what it did since the last call
- * of grad_mode_note(). */
+static struct {
+	_Atomic(is_enabled *) enabled;
+	atomic_int is_missing; /* this version of PyTorch has no such function, or there are two */
+} real;
+
+/* What is recorded of the thread in the recording `generation`. */
 static __thread struct {
 	uint32_t generation;
-	uint8_t made; /* enum made */
-	uint8_t is_enabled;
-	uint8_t quiet;    /* large blocks in a row without a node, up to QUIET */
-	uint8_t has_node; /* a node was made while gradients were enabled */
-	uint8_t is_own;   /* the latest one of them is of a function, which may still run */
+	uint16_t since; /* large blocks since it was recorded */
+	uint8_t made;   /* enum made */
+	uint8_t quiet;  /* large blocks in a row without a node, up to QUIET */
+	/* The outermost function that made its node where gradients were enabled, and may run. */
+	uint8_t in_function;
+	struct pystack_place function;
 } now __attribute__((tls_model("initial-exec")));
 
 void grad_mode_forget(void)
@@ -44,14 +47,19 @@ void grad_mode_forget(void)
 	atomic_store(&real.is_missing, 0);
 }
 
+void grad_mode_give_up(void)
+{
+	atomic_store(&real.is_missing, 1);
+}
+
 /* -1: not known. */
 static int gradients_are_enabled(void)
 {
 	is_enabled *f = atomic_load_explicit(&real.enabled, memory_order_relaxed);
 
+	if (atomic_load_explicit(&real.is_missing, memory_order_relaxed))
+		return -1;
 	if (__builtin_expect(!f, 0)) {
-		if (atomic_load_explicit(&real.is_missing, memory_order_relaxed))
-			return -1;
 		f = (is_enabled *)resolve("_ZN3c108GradMode10is_enabledEv");
 		if (!f) {
 			atomic_store(&real.is_missing, 1);
@@ -62,42 +70,50 @@ static int gradients_are_enabled(void)
 	return f();
 }
 
-void grad_mode_node(int is_own)
+/* Does the function still run? Without a Python frame, nothing tells when it ended. */
+static int is_in_function(void)
 {
-	int enabled = !is_own || gradients_are_enabled() > 0;
-
-	now.has_node |= (uint8_t)enabled;
-	now.is_own = is_own && enabled;
+	now.in_function =
+		now.in_function && (!now.function.frame || pystack_is_within(&now.function));
+	return now.in_function;
 }
 
-/* What the thread's operations do now; they did `before` until the last large block. */
-static enum made made_now(int enabled, enum made before)
+void grad_mode_function(void)
 {
-	if (!enabled && !now.is_own)
-		return MAKE_NONE;
-	if (now.has_node || (before == MAKE_NODES && now.quiet < QUIET))
+	if (!recording_already() || gradients_are_enabled() != 1 || is_in_function())
+		return;
+	now.in_function = 1;
+	now.function = pystack_place();
+}
+
+/* What the thread's operations do now. Within an operation that has made its node and no block,
+ * hooks of the job run with gradients disabled: what they make may be kept by the graph. */
+static enum made made_now(int enabled, int has_node, const struct pystack_place *latest)
+{
+	if (has_node)
 		return MAKE_NODES;
-	return enabled ? MAKE_NONE : NOT_KNOWN;
+	if (!enabled && !is_in_function())
+		return latest->frame && pystack_is_within(latest) ? NOT_KNOWN : MAKE_NONE;
+	return now.made == MAKE_NODES && now.quiet < QUIET ? MAKE_NODES : NOT_KNOWN;
 }
 
-void grad_mode_note(unsigned device)
+void grad_mode_note(unsigned device, int has_node, const struct pystack_place *latest)
 {
 	int enabled = gradients_are_enabled();
 	uint32_t generation = event_generation();
-	int is_first = now.generation != generation;
 	enum made made;
 
 	if (enabled < 0)
 		return;
-	now.quiet = now.has_node ? 0 : now.quiet + (now.quiet < QUIET);
-	made = made_now(enabled, is_first ? MAKE_NONE : (enum made)now.made);
-	now.has_node = 0;
-	now.is_own &= !enabled;
-	if (!is_first && made == (enum made)now.made &&
-	    (made != MAKE_NONE || enabled == now.is_enabled))
+	if (now.generation != generation)
+		now.made = NOT_KNOWN;
+	now.quiet = has_node ? 0 : now.quiet + (now.quiet < QUIET);
+	made = made_now(enabled, has_node, latest);
+	if (now.generation == generation && made == (enum made)now.made && ++now.since < AGAIN)
+		return;
+	if (event_write(MT_GRAD_MODE, device, 0, made, MT_NO_STACK) == MT_UNKNOWN)
 		return;
 	now.generation = generation;
 	now.made = (uint8_t)made;
-	now.is_enabled = (uint8_t)enabled;
-	event_write(MT_GRAD_MODE, device, (uint64_t)enabled, made, MT_NO_STACK);
+	now.since = 0;
 }

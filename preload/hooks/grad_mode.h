@@ -1,18 +1,27 @@
 /*
  * Whether the operations of a thread make nodes of PyTorch's autograd graph: the blocks that they
- * allocate then live until the backward pass. A forward pass under torch.no_grad(), or of
- * parameters that need no gradients, makes none.
+ * allocate then live until the backward pass. Under torch.no_grad() they make none.
  */
 #ifndef PRELOAD_GRAD_MODE_H
 #define PRELOAD_GRAD_MODE_H
 
-/* The calling thread has made a node. `is_own`: of a function with a backward pass of its own
- * (torch.autograd.Function), not of an operation of PyTorch. */
-void grad_mode_node(int is_own);
+#include "python/pystack.h"
 
-/* To be called before a block of MEMTRACE_STACK_MIN or more is recorded, or a request that failed,
- * on the thread that makes it: records what changed since the last call. */
-void grad_mode_note(unsigned device);
+/* A torch.autograd.Function, or another library's function with a backward pass of its own, has
+ * made its node. */
+void grad_mode_function(void);
+
+/*
+ * To be called before a block of MEMTRACE_STACK_MIN or more is recorded, or a request that failed,
+ * on the thread that makes it: records what its operations do, if that has changed. `has_node`: the
+ * operation that makes it is PyTorch's own and has just made a node. `latest`: where it made
+ * its latest node, if that is of such an operation and no block of it is known yet; otherwise
+ * `frame` is NULL.
+ */
+void grad_mode_note(unsigned device, int has_node, const struct pystack_place *latest);
+
+/* The process has two copies of PyTorch: nothing is known any more. */
+void grad_mode_give_up(void);
 
 /* A library was unloaded: finds PyTorch's own function again. */
 void grad_mode_forget(void);

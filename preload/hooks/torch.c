@@ -19,7 +19,6 @@
 #include "record/state.h"
 #include "symbols/resolve.h"
 #include "hooks/autograd.h"
-#include "hooks/grad_mode.h"
 #include "hooks/torch.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -103,8 +102,7 @@ static void out_of_memory(const void *caller, int64_t bytes, uint64_t reserved,
 	if (cuda_current_device() != (int)d || cuda_memory(&free_bytes, &total) != 0)
 		free_bytes = MT_UNKNOWN;
 	event_write(MT_RESERVED, d, 0, (int64_t)reserved, MT_NO_STACK);
-	if (settings.NODES)
-		grad_mode_note(d);
+	autograd_failed(d);
 	sequence = event_write(MT_TENSOR_OOM, d, free_bytes, bytes,
 			       pystack_current(module_of(caller).id));
 	counters_oom(d);

@@ -15,7 +15,8 @@
 #define MAX_FRAMES PYLAYOUT_MAX_FRAMES
 #define MAX_STRING 4095u /* bytes of a name or path */
 #define PLACE_FRAMES 12  /* a line of the job's with the modules that it calls */
-#define LOOK_AGAIN 1024  /* events without a Python until new libraries are searched for one */
+#define WITHIN_FRAMES 256
+#define LOOK_AGAIN 1024 /* events without a Python until new libraries are searched for one */
 
 enum { UNTRIED, ABSENT, UNVERIFIED, ON, OFF };
 
@@ -437,17 +438,34 @@ uint32_t pystack_module_stack(uint32_t module)
 	return tables_known_stack(hash, &stack) ? stack : tables_stack(hash, module, NULL, 0);
 }
 
+static uint64_t instructions_from(const void *frame)
+{
+	uint64_t mixed = 0;
+
+	for (unsigned i = 0; frame && i < PLACE_FRAMES; i++) {
+		mixed = (mixed + (uintptr_t)frame) * OTHER_KEY + instruction(frame);
+		frame = FIELD(const void *, frame, py.layout.frame_previous);
+	}
+	return mixed;
+}
+
 struct pystack_place pystack_place(void)
 {
 	const void *thread = readable_thread(), *frame = thread ? first_frame(thread) : NULL;
-	struct pystack_place place = { frame, 0 };
 
-	for (unsigned i = 0; frame && i < PLACE_FRAMES; i++) {
-		place.instructions =
-			(place.instructions + (uintptr_t)frame) * OTHER_KEY + instruction(frame);
+	return (struct pystack_place){ frame, instructions_from(frame) };
+}
+
+int pystack_is_within(const struct pystack_place *place)
+{
+	const void *thread = readable_thread(), *frame = thread ? first_frame(thread) : NULL;
+
+	for (unsigned i = 0; frame && i < WITHIN_FRAMES; i++) {
+		if (frame == place->frame)
+			return instructions_from(frame) == place->instructions;
 		frame = FIELD(const void *, frame, py.layout.frame_previous);
 	}
-	return place;
+	return 0;
 }
 
 uint32_t pystack_current(uint32_t module)

@@ -19,6 +19,8 @@ struct pystack_place {
 	uint64_t instructions; /* of that frame and of those around it, mixed */
 };
 struct pystack_place pystack_place(void);
+/* Is the thread still in the call that the place's frame made then? */
+int pystack_is_within(const struct pystack_place *place);
 
 /* The stack of MODULE alone. */
 uint32_t pystack_module_stack(uint32_t module);

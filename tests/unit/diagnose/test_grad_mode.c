@@ -23,6 +23,10 @@ static void an_evaluation_that_makes_nodes_keeps_a_graph(void **state)
 	m.in_graph = 1;
 	m.run_in_graph = 700 * MIB;
 	assert_cause(&m, "EVAL_GRAPH_KEPT");
+	/* A second loop of a training, as the source of the job shows. */
+	m.source_trains = 1;
+	assert_cause(&m, "EVAL_BATCH_LARGE");
+	m.source_trains = 0;
 	/* Most of what is there was made without a graph: it is no longer certain. */
 	m.run_in_graph = 100 * MIB;
 	m.run_no_graph = 600 * MIB;

@@ -3,9 +3,9 @@
 #include "../attribution/steps_job.h"
 #include "metrics/metrics.h"
 
-static void gradients(struct fixture *f, int enabled, int made)
+static void says(struct fixture *f, int made)
 {
-	write_event_on(&f->w, 0, MT_GRAD_MODE, (uint64_t)enabled, (uint64_t)made, NONE, f->python);
+	write_event_on(&f->w, 0, MT_GRAD_MODE, 0, (uint64_t)made, NONE, f->python);
 }
 
 /* A step, then 7 MiB of an evaluation that fails. */
@@ -21,9 +21,9 @@ static const struct metrics *evaluation(struct fixture *f)
 static void steps(struct fixture *f)
 {
 	for (int i = 0; i < 3; i++) {
-		gradients(f, 1, 1);
+		says(f, 1);
 		drop(f, f->zero_grad, micro_batch(f), 5 * MIB);
-		gradients(f, 0, 0);
+		says(f, 0);
 		drop(f, f->optimizer, make(f, f->optimizer, MIB), MIB);
 	}
 }
@@ -58,32 +58,35 @@ static void an_evaluation_may_make_nodes(void **state)
 	const struct metrics *m;
 
 	steps(f);
-	gradients(f, 1, 1);
+	says(f, 1);
 	m = evaluation(f);
 	assert_int_equal(m->in_graph, 1);
 	assert_int_equal(m->no_graph, 0);
 	assert_int_equal(m->run_in_graph, 7 * MIB);
 }
 
-/* Another thread's state is its own. */
+/* Of another thread, and of threads without an id, something else is known. */
 static void of_a_function_with_its_own_backward_pass_it_is_not_known(void **state)
 {
 	struct fixture *f = *state;
 	const struct metrics *m;
 
 	steps(f);
-	gradients(f, 0, 2);
-	write_event_on(&f->w, 0, MT_GRAD_MODE, 1, 1, NONE, f->autograd);
+	says(f, 2);
+	write_event_on(&f->w, 0, MT_GRAD_MODE, 0, 1, NONE, f->autograd);
+	write_event_on(&f->w, 0, MT_GRAD_MODE, 0, 0, NONE, MT_NO_THREAD);
 	m = evaluation(f);
 	assert_false(m->in_graph || m->no_graph || m->run_in_graph || m->run_no_graph);
 }
 
-/* If no node was ever seen, this build of PyTorch may make them unseen. */
-static void without_any_node_enabled_gradients_tell_nothing(void **state)
+/* Several threads may be without one. */
+static void of_threads_without_an_id_nothing_is_known(void **state)
 {
 	struct fixture *f = *state;
 
-	gradients(f, 1, 0);
+	steps(f);
+	write_event_on(&f->w, 0, MT_GRAD_MODE, 0, 0, NONE, MT_NO_THREAD);
+	f->python = MT_NO_THREAD;
 	assert_int_equal(evaluation(f)->no_graph, 0);
 }
 
@@ -94,7 +97,7 @@ int main(void)
 		CASE(disabled_gradients_make_no_nodes),
 		CASE(an_evaluation_may_make_nodes),
 		CASE(of_a_function_with_its_own_backward_pass_it_is_not_known),
-		CASE(without_any_node_enabled_gradients_tell_nothing),
+		CASE(of_threads_without_an_id_nothing_is_known),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
