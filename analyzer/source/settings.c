@@ -76,6 +76,28 @@ int job_source_recomputes(const struct job_source *s)
 	return 0;
 }
 
+/* Is a place in a class of which no function is on any stack? Such a class may not be in use. */
+static int is_in_unused_class(const struct job_source *s, const struct python_file *f, size_t place)
+{
+	uint32_t head = python_line_at(f, place), last = head, around;
+
+	while ((around = python_head(f, head)) > 0)
+		head = around;
+	if (!python_begins_with(f, head, "class *"))
+		return 0;
+	while (last < f->line_count && python_indent(f, last + 1) != 0)
+		last++;
+	for (uint32_t i = 1; i < s->tables->frame_count; i++) {
+		const struct mt_frame *frame = tables_frame(s->tables, i);
+		struct str path = tables_string(s->tables, frame->file);
+
+		if (frame->line > head && frame->line <= last && path.length == f->path.length &&
+		    !memcmp(path.at, f->path.at, path.length))
+			return 0;
+	}
+	return 1;
+}
+
 /* Is what an optimizer gets converted to float64: `.double()`, `.to(..., torch.float64)`? */
 static int converts(const struct job_source *s, const struct python_file *f)
 {
@@ -88,7 +110,8 @@ static int converts(const struct job_source *s, const struct python_file *f)
 
 			if (text.at[dot] != '.' || open == text.length || text.at[open] != '(' ||
 			    !is_of_trained(&s->optimized.trained, f, dot) ||
-			    conditions_at(s->tables, f, dot) != IS_TRUE)
+			    conditions_at(s->tables, f, dot) != IS_TRUE ||
+			    is_in_unused_class(s, f, dot))
 				continue;
 			close = python_behind_bracket(text, open);
 			if (!i ||
@@ -112,7 +135,8 @@ static int sets_default(const struct job_source *s, const struct python_file *f)
 		for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
 			size_t type = python_find_word(python_part(text, 0, close), open, types[i]);
 
-			if (type < close && conditions_at(s->tables, f, type) == IS_TRUE)
+			if (type < close && conditions_at(s->tables, f, type) == IS_TRUE &&
+			    !is_in_unused_class(s, f, type))
 				return 1;
 		}
 	}

@@ -43,6 +43,25 @@ static void settings_count_under_no_condition(void **state)
 	}
 }
 
+/* Of two classes in a file, one has a function on a stack. */
+static void a_class_that_does_not_run_sets_nothing(void **state)
+{
+	struct job j;
+
+	begin(&j, *state,
+	      "class Exact:\n    def run(self):\n        torch.set_default_dtype(torch.float64)\n"
+	      "        self.net()\n\nclass Other:\n    def run(self):\n        net()  # CALL\n");
+	stack(&j, frame(&j, "# CALL", "run", 0), 0);
+	assert_false(job_source_is_float64(source(&j)));
+	job_source_end(&j.source);
+	begin(&j, *state,
+	      "class Exact:\n    def run(self):\n        torch.set_default_dtype(torch.float64)\n"
+	      "        net()  # CALL\n\nclass Other:\n    pass\n");
+	stack(&j, frame(&j, "# CALL", "run", 0), 0);
+	assert_true(job_source_is_float64(source(&j)));
+	job_source_end(&j.source);
+}
+
 static void the_command_line_decides_conditions(void **state)
 {
 	static const struct {
@@ -174,6 +193,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		IN_DIRECTORY(settings_count_under_no_condition),
+		IN_DIRECTORY(a_class_that_does_not_run_sets_nothing),
 		IN_DIRECTORY(the_command_line_decides_conditions),
 		IN_DIRECTORY(a_line_that_moves_nothing_computes),
 		IN_DIRECTORY(the_next_token_needs_the_last_position),
