@@ -243,7 +243,7 @@ uint64_t NUMBER(void)
 
 	/* Without the real function, nodes of a thread are numbered in their order, too. */
 	making.number = forward ? forward() : making.number + 1;
-	if (!is_torchs)
+	if (!is_torchs && settings.NODES)
 		grad_mode_function();
 	making.is_torchs = (uint8_t)is_torchs;
 	making.place.frame = NULL;
