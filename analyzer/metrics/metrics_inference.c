@@ -133,8 +133,7 @@ void metrics_find_inference(const struct metrics_pass *p, struct device_pass *d,
 	find_stage(p, d, r->is_small_call);
 }
 
-/* The job may have recorded it; otherwise, the lines that keep what several layers made tell.
- */
+/* What the preload recorded decides, else the lines that keep what several layers made. */
 static int run_keeps_graph(const struct metrics *m)
 {
 	if (metrics_no_graph(m))

@@ -138,7 +138,7 @@ static int makes_nodes(const struct metrics_pass *p, uint32_t stack)
 {
 	const uint8_t *made = p->grad_modes.stacks;
 
-	return !made || stack >= p->tables->stack_count || made[stack] != 1 << NODES_NONE;
+	return stack >= p->tables->stack_count || made[stack] != 1 << NODES_NONE;
 }
 
 static int may_be_of_graph(const struct metrics_pass *p, const struct block_group *g,

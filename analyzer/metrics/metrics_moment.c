@@ -199,8 +199,7 @@ static void add_origin(struct moment_pass *s, const struct mt_record *r, stack_t
 		add(&m->run_in_graph, tag.nodes == NODES_MADE ? r->bytes : 0);
 		add(&m->run_no_graph, tag.nodes == NODES_NONE ? r->bytes : 0);
 		m->run_evaluates |=
-			tags & TAGGED(EVALUATE) &&
-			evaluation_names_tell(&s->d->trained_names, s->p->tables, r->stack);
+			evaluation_names_are_of(&s->d->trained_names, s->p->tables, r->stack, tags);
 		m->run_trains |= (tags & TAGGED(TRAINS)) != 0;
 	}
 }

@@ -20,8 +20,8 @@
  * a backward pass follows. Without gradients, the output of the last layer alone stays, and a cache
  * of keys and values: 0.3 % of the bytes that a model of two layers allocated, with a cache 2 to 5
  * %, of two of the model's lines. With gradients, 9 % and more stay; fewer if most bytes are
- * logits; if all layers are checkpointed, the input of each layer of some 20 tensors, 5 %. The
- * job may have recorded it.
+ * logits; if all layers are checkpointed, the input of each layer of some 20 tensors, 5 %. If
+ * the preload recorded whether the pass makes a graph, that decides.
  */
 static int keeps_a_graph(const struct metrics *m)
 {

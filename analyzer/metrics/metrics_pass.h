@@ -40,10 +40,9 @@ enum counterfactual {
 
 /* The tag of a live block; it replaces the time in the record of the live set. */
 struct block_tag {
-	uint32_t
-		run : 30; /* begins with the forward pass after a backward pass or optimizer step */
-	uint32_t nodes : 2;        /* enum made_nodes, of the thread that made it */
-	uint16_t step;             /* the last 16 bits of its number */
+	uint32_t run : 30;  /* begins with the forward pass after a backward or optimizer step */
+	uint32_t nodes : 2; /* enum made_nodes, of the thread that made it */
+	uint16_t step;      /* the last 16 bits of its number */
 	uint16_t removed_by : 15;  /* bits of enum counterfactual */
 	uint16_t before_calls : 1; /* the model had not been called yet */
 };

@@ -1,5 +1,5 @@
-/* Whether the operations of each thread make nodes of the autograd graph, as the job recorded it
- * (MT_GRAD_MODE): under torch.no_grad() they make none. */
+/* Whether the operations of each thread make nodes of the autograd graph, as the preload recorded
+ * it (MT_GRAD_MODE): under torch.no_grad() they make none. */
 #ifndef MEMTRACE_GRAD_MODES_H
 #define MEMTRACE_GRAD_MODES_H
 

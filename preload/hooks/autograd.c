@@ -135,7 +135,7 @@ static void *find_real(struct callers *c, const void *caller, const char *symbol
 {
 	struct resolve_range o = resolve_range(caller);
 	struct scope_choice s = scope_choose(symbol, caller);
-	void *function = s.chosen ? s.chosen : s.first;
+	void *function = s.chosen ? s.chosen : s.first, *first;
 	unsigned i;
 
 	if (!function)
@@ -149,7 +149,8 @@ static void *find_real(struct callers *c, const void *caller, const char *symbol
 	c->list[i].low = o.low;
 	c->list[i].high = o.high;
 	atomic_store_explicit(&c->list[i].function, function, memory_order_release);
-	if (c == &real.number && i && atomic_load(&c->list[0].function) != function)
+	first = atomic_load(&c->list[0].function);
+	if (c == &real.number && first && first != function)
 		grad_mode_give_up();
 	return function;
 }

@@ -63,6 +63,7 @@ static stack_tags tags[STACKS] = {
 };
 
 static struct stack_levels levels[STACKS];
+static uint8_t made_nodes[STACKS];
 
 /* 800 MiB are activations, 500 of them of a call after which another line called a model. */
 static struct metrics found(struct block_group *groups, size_t count, size_t callers)
@@ -78,7 +79,7 @@ static struct metrics found(struct block_group *groups, size_t count, size_t cal
 	const struct snapshot live = { .groups = groups,
 				       .count = count,
 				       .by_category[CATEGORY_ACTIVATIONS] = 800 * MIB };
-	struct metrics_pass p = { .tables = &t, .tags = tags };
+	struct metrics_pass p = { .tables = &t, .tags = tags, .grad_modes.stacks = made_nodes };
 	struct metrics m = { .again = 500 * MIB, .again_is_new = 1, .again_was_new = 1 };
 	struct device_pass d = { .m = &m, .pending.count = callers, .stacks = levels };
 
@@ -221,7 +222,7 @@ static int is_evaluated(bytes then, stack_tags its_tags)
 		.stack = NORM, .category = CATEGORY_ACTIVATIONS, .blocks = 1, .bytes = 4 * MIB
 	};
 	const struct snapshot live = { .groups = &group, .count = 1 };
-	struct metrics_pass p = { .tables = &t, .tags = tags };
+	struct metrics_pass p = { .tables = &t, .tags = tags, .grad_modes.stacks = made_nodes };
 	struct metrics m = { 0 };
 	struct device_pass d = { .m = &m, .stacks = levels };
 
@@ -248,7 +249,7 @@ static void a_graph_has_the_input_of_a_batch_norm(void **state)
 	struct block_group groups[] = { kept(MODEL_LAYER, 4 * MIB), kept(LOSS_LAYER, 4 * MIB) };
 	const struct tables t = { .stack_count = STACKS, .stacks = stacks, .stack_info = info };
 	struct snapshot live = { .groups = groups, .count = 1 };
-	struct metrics_pass p = { .tables = &t, .tags = tags };
+	struct metrics_pass p = { .tables = &t, .tags = tags, .grad_modes.stacks = made_nodes };
 	struct metrics m = { 0 };
 	struct device_pass d = { .m = &m, .stacks = levels, .latest_stack = MODEL_LAYER };
 
