@@ -75,7 +75,7 @@ static int64_t states_each(const struct metrics_pass *p, struct metrics *m)
 }
 
 /* The first step allocated the states: every later step has them, beside the bytes of the first
- * step. */
+ * step. An evaluation behind the optimizer's step had them already. */
 static void from_earlier_steps(struct device_pass *d)
 {
 	struct metrics *m = d->m;
@@ -88,6 +88,8 @@ static void from_earlier_steps(struct device_pass *d)
 		d->later_states = larger_of(m->optimizer_states - m->loaded_states, 0);
 		m->whole_pass += d->later_states;
 	}
+	for (size_t i = 0; i < d->count; i++)
+		m->whole_pass = larger_of(m->whole_pass, d->list[i].evaluation_peak);
 	m->whole_need = larger_of(m->whole_pass, m->whole_optimizer);
 	m->whole_measured = 1;
 }

@@ -10,111 +10,13 @@
 #include "metrics/metrics_models.h"
 #include "metrics/metrics_replaced.h"
 #include "metrics/metrics_sizes.h"
+#include "metrics/metrics_spans.h"
 #include "metrics/metrics_steps.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define PREFETCH 12 /* records ahead */
-
-static inline void note_top(struct device_pass *d)
-{
-	bytes top = d->allocated;
-
-	d->rising = 0;
-	d->now.peak = top > d->now.peak ? top : d->now.peak;
-	if (d->phase == PHASE_OPTIMIZER)
-		d->now.optimizer_peak = larger_of(d->now.optimizer_peak, top);
-	else
-		d->now.pass_peak = larger_of(d->now.pass_peak, top);
-	if (d->phase != PHASE_EVALUATION && !d->is_past)
-		d->trained_peak = larger_of(d->trained_peak, top);
-	if (top > d->limit)
-		counterfactuals_note_top(d, top);
-}
-
-static void end_step(struct device_pass *d)
-{
-	d->now.reserved = d->reserved;
-	d->now.outside = d->outside;
-	d->now.pinned = *d->pinned;
-	if (d->count < METRICS_MAX_STEPS) {
-		d->list = grow(d->list, d->count, &d->room, sizeof(*d->list));
-		d->list[d->count++] = d->now;
-	}
-	d->now = (struct step_levels){ .floor = d->allocated };
-}
-
-static void begin_run(struct device_pass *d)
-{
-	d->run++;
-	d->run_born = 0;
-	d->run_is_open = 1;
-	d->level[WITHOUT_OLD_GRADIENTS] = d->backward_seen ? d->autograd_live : 0;
-	d->limit = smaller_of(d->limit, counterfactual_limit(d, WITHOUT_OLD_GRADIENTS));
-}
-
-/* Enters the next span. A forward pass is not part of the training if no backward pass has followed
- * a call of the model from this caller. The loss belongs to the call before it. */
-static void enter_span(const struct metrics_pass *p, struct device_pass *d, const struct span *s)
-{
-	int is_loss = (tables_stack_flags(p->tables, s->stack) & STACK_LOSS) != 0;
-
-	d->phase = (enum phase)s->phase;
-	d->called_untrained |= s->activity == ACTIVITY_EVALUATION;
-	d->called |= activity_is_call(s->activity);
-	if (s->activity == ACTIVITY_MODEL) {
-		if (!d->pending.count ||
-		    (!is_loss && d->pending.list[d->pending.count - 1] != s->caller))
-			d->pending_names.count = 0;
-		callers_add(&d->pending, s->caller);
-		d->run_is_new = d->trained.count && !callers_has(&d->trained, s->caller);
-	}
-	d->optimizer_seen |= d->phase == PHASE_OPTIMIZER;
-	if (d->phase != PHASE_BACKWARD)
-		return;
-	for (size_t i = 0; i < d->pending.count; i++)
-		callers_add(&d->trained, d->pending.list[i]);
-	d->pending.count = 0;
-	evaluation_names_join(&d->trained_names, &d->pending_names);
-	d->pending_names.count = 0;
-	d->backward_seen = 1;
-	d->run_is_new = 0;
-}
-
-/* Enters the spans that begin up to `time`; a step ends where that of the span does. */
-static void enter_spans(const struct metrics_pass *p, struct device_pass *d, uint64_t time)
-{
-	const struct spans *all = &d->device->spans;
-	uint32_t step;
-
-	if (!d->next_span_ns)
-		enter_span(p, d, &all->list[0]);
-	while (d->span + 1 < all->count && all->list[d->span + 1].start_ns <= time)
-		enter_span(p, d, &all->list[++d->span]);
-	d->next_span_ns = d->span + 1 < all->count ? all->list[d->span + 1].start_ns : UINT64_MAX;
-	d->is_past_forward = d->phase == PHASE_BACKWARD || d->phase == PHASE_OPTIMIZER;
-	d->run_is_open &= !d->is_past_forward;
-	step = all->list[d->span].step ? all->list[d->span].step - 1 : d->step;
-	if (step == d->step)
-		return;
-	if (d->rising)
-		note_top(d);
-	end_step(d);
-	d->step = step;
-	d->step_run = d->run;
-}
-
-/* Updates step, phase and run for an event of the tensor layer. */
-static inline void enter_time(const struct metrics_pass *p, struct device_pass *d, uint64_t time,
-			      int is_alloc)
-{
-	if (time >= d->next_span_ns && d->device->spans.count)
-		enter_spans(p, d, time);
-	if (is_alloc && !d->is_past_forward &&
-	    (!d->run_is_open || (d->run <= 1 && d->phase != PHASE_SETUP)))
-		begin_run(d);
-}
 
 /* Is the current forward pass one that no backward pass follows? */
 static int is_new(const struct device_pass *d)
@@ -170,7 +72,7 @@ static void record_small(struct device_pass *d, const struct mt_record *r)
 		d->rising = 1;
 		metrics_note_mode(d, r->bytes, 0);
 	} else if (d->rising) {
-		note_top(d);
+		metrics_note_top(d);
 	}
 	d->allocated = bytes_add(d->allocated, r->bytes);
 	d->now.floor = d->allocated < d->now.floor ? d->allocated : d->now.floor;
@@ -214,7 +116,7 @@ static void record_free(struct metrics_pass *p, struct device_pass *d, const str
 	struct block_tag tag;
 
 	if (d->rising)
-		note_top(d);
+		metrics_note_top(d);
 	d->allocated = bytes_add(d->allocated, r->bytes);
 	d->now.floor = d->allocated < d->now.floor ? d->allocated : d->now.floor;
 	if (!live_set_take(&p->live, MT_TENSOR_ALLOC, r->address, &was))
@@ -291,7 +193,7 @@ static void grant_request(struct metrics_pass *p, struct device_pass *d)
 
 	granted.allocated = bytes_add(granted.allocated, f->requested);
 	counterfactuals_add(&granted, taken, f->requested);
-	note_top(&granted);
+	metrics_note_top(&granted);
 	memcpy(d->best, granted.best, sizeof(d->best));
 }
 
@@ -299,7 +201,7 @@ static void at_moment(struct metrics_pass *p, struct device_pass *d, unsigned de
 {
 	/* The failed request may be the first of its step, in which no event lies before it. */
 	if (d->failure && d->moment.step > d->step + 1)
-		enter_time(p, d, d->moment.time_ns, 1);
+		metrics_enter_time(p, d, d->moment.time_ns, 1);
 	d->is_past = 1;
 	for (size_t i = 0; i < d->count; i++)
 		d->peak_before = larger_of(d->peak_before, d->list[i].peak);
@@ -351,7 +253,7 @@ static void record_event(struct metrics_pass *p, const struct mt_record *r)
 	if (r->kind != MT_TENSOR_ALLOC && r->kind != MT_TENSOR_FREE) {
 		record_other(p, d, r);
 	} else if (!d->device->counted_from_runtime) {
-		enter_time(p, d, r->time_ns, r->kind == MT_TENSOR_ALLOC);
+		metrics_enter_time(p, d, r->time_ns, r->kind == MT_TENSOR_ALLOC);
 		if (!d->backward_seen && !d->is_past)
 			metrics_note_converted(&d->converted, r->bytes);
 		if (r->bytes < METRICS_MIN_BLOCK && r->bytes > -METRICS_MIN_BLOCK)
@@ -480,8 +382,8 @@ void metrics_compute(struct metrics m[MT_MAX_DEVICES], const struct trace *t,
 		if (!d->device)
 			continue;
 		if (d->rising)
-			note_top(d);
-		end_step(d);
+			metrics_note_top(d);
+		metrics_end_step(d);
 		metrics_from_config(&m[i], t, c);
 		m[i].pinned = r->host.pinned_peak;
 		m[i].pinned_powers = p.pinned ? p.pinned_powers * 100 / p.pinned : 0;

@@ -4,9 +4,9 @@
 #define MEMTRACE_METRICS_PASS_H
 
 #include "attribution/attribution.h"
+#include "attribution/evaluation_names.h"
 #include "attribution/workspace.h"
 #include "metrics/metrics.h"
-#include "metrics/metrics_names.h"
 #include "replay/grad_modes.h"
 #include "replay/live_set.h"
 #include "replay/replay.h"
@@ -53,6 +53,7 @@ struct step_levels {
 	bytes floor, peak;       /* least and most allocated */
 	bytes pass_peak;         /* most allocated outside of the optimizer's step */
 	bytes optimizer_peak;    /* most allocated in it */
+	bytes evaluation_peak;   /* most allocated in an evaluation behind it, beside the states */
 	bytes reserved, outside; /* at its end */
 	uint32_t retries, calls; /* of the allocator: retries; segments allocated or freed */
 	bytes emptied;           /* segments that empty_cache() had freed before one was bought */

@@ -75,6 +75,41 @@ static void gradients_tell_what_is_trained(void **state)
 	assert_true(m->whole_is_least);
 }
 
+/* A training step: 20 blocks of 1 MiB wait for their backward pass, and a gradient of 5 MiB comes.
+ */
+static void train(struct fixture *f, bytes states)
+{
+	uint64_t kept[20], gradient;
+
+	for (unsigned i = 0; i < 20; i++)
+		kept[i] = make(f, f->model, MIB);
+	gradient = make_in_backward(f, f->small, 5 * MIB);
+	for (unsigned i = 0; i < 20; i++)
+		drop_in_backward(f, kept[i], MIB);
+	make(f, f->optimizer, states);
+	drop(f, f->zero_grad, gradient, 5 * MIB);
+}
+
+/*
+ * Parameters of 100; the first step's passes need 25 more, and its optimizer makes 10 of states,
+ * its last blocks. Each call of an evaluation behind that takes 60 beside them, once and not twice.
+ */
+static void an_evaluation_has_the_states_already(void **state)
+{
+	struct fixture *f = *state;
+	const struct metrics *m;
+
+	make(f, f->setup, 100 * MIB);
+	train(f, 10 * MIB);
+	for (unsigned i = 0; i < 20; i++)
+		drop(f, f->evaluation, make(f, f->evaluation, 60 * MIB), 60 * MIB);
+	m = failed(f, f->model, 10 * MIB);
+	assert_true(m->whole_measured);
+	assert_int_equal(m->whole_optimizer, 115 * MIB);
+	assert_int_equal(m->whole_pass, 170 * MIB);
+	assert_int_equal(m->whole_need, 170 * MIB);
+}
+
 /* A loss's logits of 20 MiB in each of six layers' blocks: a layer asks, so that the pass goes on.
  */
 static void blocks_of_the_logits_size_are_no_loss(void **state)
@@ -146,9 +181,13 @@ static void checkpointed_layers_keep_a_graph(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(an_unfinished_pass_shows_the_least),      CASE(setting_up_needs_no_step),
-		CASE(a_pass_without_gradients_trains_nothing), CASE(gradients_tell_what_is_trained),
-		CASE(blocks_of_the_logits_size_are_no_loss),   CASE(a_cache_of_keys_is_no_graph),
+		CASE(an_unfinished_pass_shows_the_least),
+		CASE(setting_up_needs_no_step),
+		CASE(a_pass_without_gradients_trains_nothing),
+		CASE(gradients_tell_what_is_trained),
+		CASE(an_evaluation_has_the_states_already),
+		CASE(blocks_of_the_logits_size_are_no_loss),
+		CASE(a_cache_of_keys_is_no_graph),
 		CASE(checkpointed_layers_keep_a_graph),
 	};
 

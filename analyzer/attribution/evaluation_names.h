@@ -1,6 +1,6 @@
 /* Names of functions that suggest evaluation, and whether training calls these functions too. */
-#ifndef MEMTRACE_METRICS_NAMES_H
-#define MEMTRACE_METRICS_NAMES_H
+#ifndef MEMTRACE_EVALUATION_NAMES_H
+#define MEMTRACE_EVALUATION_NAMES_H
 
 #include "attribution/attribution.h"
 #include "trace/tables.h"

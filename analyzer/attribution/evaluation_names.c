@@ -1,4 +1,4 @@
-#include "metrics/metrics_names.h"
+#include "attribution/evaluation_names.h"
 
 static int has(const struct evaluation_names *n, const struct mt_frame *f)
 {

@@ -1,7 +1,7 @@
 /* Functions whose names speak of evaluation, of which training calls some too. */
 #include "fixture.h"
 
-#include "metrics/metrics_names.h"
+#include "attribution/evaluation_names.h"
 
 enum { TRAIN = 1, PREDICT, EVALUATE, FRAMES };
 enum { TRAINED = 1, EVALUATED, PREDICTED, STACKS };
