@@ -1,5 +1,6 @@
 #include "diagnose/diagnose.h"
 
+#include "diagnose/conditions.def"
 #include "diagnose/diagnose_ranks.h"
 #include "diagnose/message.h"
 #include "diagnose/weigh.h"
@@ -119,7 +120,6 @@ static void add_remedy(struct finding *f, const struct metrics *m, const char *a
 					 : SAVING_OF(rule, __LINE__)(m));                    \
 	}
 #include "diagnose/rules.def"
-#undef REMEDY
 
 static const struct {
 	enum rule rule;
@@ -127,7 +127,6 @@ static const struct {
 } remedies[] = {
 #define REMEDY(rule, when, action, saving) { RULE_##rule, NAMED(rule, __LINE__) },
 #include "diagnose/rules.def"
-#undef REMEDY
 };
 
 /* The stack that allocated the blocks that the rule is about; NULL if there is none. */
@@ -138,7 +137,6 @@ static const char *label_of(const struct rank *r, enum rule rule)
 	case RULE_##rule:  \
 		return r->label;
 #include "diagnose/rules.def"
-#undef PLACE
 	default:
 		return NULL;
 	}
@@ -223,7 +221,6 @@ static void rule_out(struct diagnosis *d, const struct metrics *m)
 		d->ruled_out[d->ruled_out_count++] = buf_take(&text);                     \
 	}
 #include "diagnose/rules.def"
-#undef RULED_OUT
 }
 
 /* Moves the findings of the rank that is shown in detail to the front. */

@@ -10,10 +10,8 @@ const struct rule_row *rule_at(size_t i)
 #define RULE(id, severity, tier, confidence, title, when, weight, message, source) \
 	{ #id, #severity, title, #when, message, source, NULL },
 #include "diagnose/rules.def"
-#undef RULE
 #define UNDETECTABLE(id, title, reason) { #id, "-", title, NULL, NULL, NULL, reason },
 #include "diagnose/rules.def"
-#undef UNDETECTABLE
 	};
 
 	return i < ARRAY_SIZE(rows) ? &rows[i] : NULL;
@@ -26,7 +24,6 @@ const char *rule_unfailed(size_t i)
 	} messages[] = {
 #define UNFAILED(rule, message) { #rule, message },
 #include "diagnose/rules.def"
-#undef UNFAILED
 	};
 	const struct rule_row *row = rule_at(i);
 

@@ -1,5 +1,7 @@
 #include "diagnose/weigh.h"
 
+#include "diagnose/conditions.def"
+
 #define MOST_OF_DEVICE 85  /* percent */
 #define ENOUGH_MEASURED 18 /* first findings of a rule: all right is 19 of twenty */
 
@@ -15,7 +17,6 @@
 		return weight;                                                     \
 	}
 #include "diagnose/rules.def"
-#undef RULE
 
 const struct rule_of rules[] = {
 #define RULE(id, severity, tier, confidence, title, when, weight, message, source) \
@@ -29,7 +30,6 @@ const struct rule_of rules[] = {
 	  when_##id,                                                               \
 	  weight_##id },
 #include "diagnose/rules.def"
-#undef RULE
 };
 
 /* Do the bytes of the cause cover the bytes that the request lacked, or the growth of this step
@@ -105,8 +105,7 @@ const char *rule_confidence_of(const struct metrics *m, enum rule rule, bytes we
 	    (weight < m->short_by * 2 || weight < m->allocated / 8))
 		c++;
 #define LESS_SURE(id, when) c += rule == RULE_##id && (when);
-#include "diagnose/weighed.def"
-#undef LESS_SURE
+#include "diagnose/rules.def"
 	return names[c > CONFIDENCE_LOW ? CONFIDENCE_LOW : c];
 }
 
@@ -154,8 +153,7 @@ enum tier rule_tier_of(const struct metrics *m, enum rule rule, bytes weight)
 #define TIER_OF(id, when, tier)          \
 	if (rule == RULE_##id && (when)) \
 		return TIER_##tier;
-#include "diagnose/weighed.def"
-#undef TIER_OF
+#include "diagnose/rules.def"
 	if (explains_little(m, rule, weight))
 		return TIER_STATE;
 	return rules[rule].tier == TIER_PIECES ? tier_of_pieces(m, rule, weight) : rules[rule].tier;

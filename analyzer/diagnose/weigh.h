@@ -21,7 +21,6 @@ enum rule_confidence { CONFIDENCE_HIGH, CONFIDENCE_MEDIUM, CONFIDENCE_LOW };
 enum rule {
 #define RULE(id, severity, tier, confidence, title, when, weight, message, source) RULE_##id,
 #include "diagnose/rules.def"
-#undef RULE
 	RULES
 };
 

@@ -174,8 +174,8 @@ class Layers(unittest.TestCase):
 
     def test_division(self):
         self.check("division")
-        self.write("analyzer/diagnose/rules.def", "(m->step / m->steps)", old="(m->steps || m->run_evaluates)")
-        self.check("division", r"rules.def:\d+: divides by steps")
+        self.write("analyzer/diagnose/conditions.def", "(m->step / m->steps)", old="(m->steps || m->run_evaluates)")
+        self.check("division", r"conditions.def:\d+: divides by steps")
 
     def test_size(self):
         """A file and a function that are one line too long."""
