@@ -196,7 +196,7 @@ static void add_origin(struct moment_pass *s, const struct mt_record *r, stack_t
 		add(&s->run_model, tags & TAGGED(MODEL) ? r->bytes : 0);
 		add(&s->run_new, tag.removed_by & 1u << WITHOUT_NEW_RUN ? r->bytes : 0);
 		m->run_blocks += tags & TAGGED(MODEL) && tag.removed_by & 1u << WITHOUT_NEW_RUN;
-		add(&m->run_in_graph, tag.nodes == NODES_MADE ? r->bytes : 0);
+		add(&m->run_in_graph, are_made(tag.nodes) ? r->bytes : 0);
 		add(&m->run_no_graph, tag.nodes == NODES_NONE ? r->bytes : 0);
 		m->run_evaluates |=
 			evaluation_names_are_of(&s->d->trained_names, s->p->tables, r->stack, tags);
@@ -279,7 +279,7 @@ static void describe_moment(const struct moment_pass *s)
 	m->outside = bytes_add(d->moment.other, d->moment.untracked);
 	if (!f)
 		return;
-	m->in_graph = s->p->grad_modes.threads[f->when.thread] == NODES_MADE;
+	m->in_graph = are_made(s->p->grad_modes.threads[f->when.thread]);
 	m->no_graph = s->p->grad_modes.threads[f->when.thread] == NODES_NONE;
 	m->request_stack = f->stack;
 	m->requested = f->requested;

@@ -40,9 +40,10 @@ enum counterfactual {
 
 /* The tag of a live block; it replaces the time in the record of the live set. */
 struct block_tag {
-	uint32_t run : 30;  /* begins with the forward pass after a backward or optimizer step */
+	uint32_t run : 29;  /* begins with the forward pass after a backward or optimizer step */
 	uint32_t nodes : 2; /* enum made_nodes, of the thread that made it */
-	uint16_t step;      /* the last 16 bits of its number */
+	uint32_t is_optimized : 1; /* an optimizer has it as a parameter */
+	uint16_t step;             /* the last 16 bits of its number */
 	uint16_t removed_by : 15;  /* bits of enum counterfactual */
 	uint16_t before_calls : 1; /* the model had not been called yet */
 };
@@ -191,6 +192,10 @@ struct metrics_pass {
 	struct workspace_sizes workspaces;
 	struct live_set live;
 	struct grad_modes grad_modes;
+	/* Parameters that optimizers have: some are not on the device; a graph needs the gradient
+	 * of one; an optimizer has replaced another; the number of them. */
+	int optimized_elsewhere, optimized_used, optimized_replaced;
+	int64_t optimized_count;
 	struct device_pass devices[MT_MAX_DEVICES];
 	/* Pinned host memory of the process: all, blocks of a power of two, NCCL's and its peak. */
 	bytes pinned, pinned_powers, nccl_pinned, nccl_pinned_peak;

@@ -22,6 +22,7 @@ void grad_modes_event(struct grad_modes *g, const struct mt_record *r)
 {
 	enum made_nodes made = r->bytes == 0   ? NODES_NONE
 			       : r->bytes == 1 ? NODES_MADE
+			       : r->bytes == 3 ? NODES_NEEDLESS
 					       : NODES_UNKNOWN;
 
 	if (r->thread != MT_NO_THREAD)

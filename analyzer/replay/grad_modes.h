@@ -6,7 +6,14 @@
 #include <memtrace/trace.h>
 #include <stddef.h>
 
-enum made_nodes { NODES_UNKNOWN, NODES_NONE, NODES_MADE };
+/* NODES_NEEDLESS: they lead to no parameter that an optimizer of PyTorch has. */
+enum made_nodes { NODES_UNKNOWN, NODES_NONE, NODES_MADE, NODES_NEEDLESS };
+
+/* Do they make nodes of any kind? */
+static inline int are_made(enum made_nodes made)
+{
+	return made == NODES_MADE || made == NODES_NEEDLESS;
+}
 
 /* Both lists are of numbers of a byte: `threads` has enum made_nodes of each thread, now; `stacks`
  * bits 1 << enum made_nodes of the blocks of each stack that were noted. */

@@ -15,67 +15,31 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "hooks/callers.h"
 #include "hooks/grad_mode.h"
+#include "hooks/node.h"
+#include "hooks/optimized.h"
 #include "memory/memory.h"
 #include "python/pystack.h"
 #include "record/event.h"
 #include "record/state.h"
 #include "record/tables.h"
-#include "symbols/resolve.h"
-#include "symbols/scope.h"
 
-#define EXPORT __attribute__((visibility("default")))
 #define MADE (1u << 17) /* nodes that are remembered, of all threads; a power of 2 */
-#define CALLERS 16      /* objects whose functions are remembered */
 #define NEAR 1024       /* nodes behind a large block of which the place is looked at */
 #define REACH 16        /* nodes before and behind one without a block that are looked at */
 
 #define NUMBER _ZN2at15sequence_number17get_and_incrementEv
 #define EVALUATE \
 	_ZN5torch8autograd6Engine17evaluate_functionERSt10shared_ptrINS0_9GraphTaskEEPNS0_4NodeERNS0_11InputBufferERKS2_INS0_10ReadyQueueEE
-#define TEXT_OF(x) #x
-#define TEXT(x) TEXT_OF(x)
-
-/* What torch::autograd::Node (torch/csrc/autograd/function.h) holds behind the count of its
- * references. That takes two words; one since nodes are counted by c10::intrusive_ptr. */
-struct numbers {
-	uint64_t number; /* UINT64_MAX: it has none */
-	uint64_t depth, has_parent;
-	uint64_t thread; /* PyTorch's number of the thread that made it */
-};
-union node {
-	const void *const *functions; /* its virtual functions, with the type before them */
-	struct {
-		uint64_t head[2];
-		struct numbers of;
-	} counted_inside;
-	struct {
-		uint64_t head[3];
-		struct numbers of;
-	} counted_outside;
-};
-
 typedef uint64_t next_number(void);
-typedef uint64_t thread_number(void);
 typedef void evaluate(void *engine, void *const *task, const union node *node, void *inputs,
 		      void *queue);
 
-/* The real function of each object that calls it: a process may have two copies of PyTorch. By
- * object, and not by return address as in hooks/real.c: nodes are made in thousands of places. */
-struct callers {
-	atomic_uint count; /* of the rows that are filled, or being filled */
-	struct {
-		_Atomic(void *) function; /* NULL: not filled yet */
-		uintptr_t low, high;
-	} list[CALLERS];
-};
-
 static struct {
 	struct callers number, evaluate;
-	_Atomic(thread_number *) thread;
-	atomic_int has_no_thread; /* this version of PyTorch has no such function */
-	atomic_uint unloaded;     /* libraries were, so many times */
-} real;
+	atomic_uint unloaded; /* libraries were, so many times */
+} real = { .number.differ = grad_mode_give_up };
 
 /* The stack of the block that came with a node; `check` is the node's key ^ stack. */
 static struct {
@@ -118,73 +82,15 @@ static __thread struct {
 	int is_recorded;   /* the latest record of the thread is of a node */
 } now __attribute__((tls_model("initial-exec")));
 
-static void forget(struct callers *c)
-{
-	for (unsigned i = 0; i < CALLERS; i++)
-		atomic_store(&c->list[i].function, NULL);
-	atomic_store(&c->count, 0);
-}
-
-static int is_within(const void *function, uintptr_t low, uintptr_t high)
-{
-	return (uintptr_t)function >= low && (uintptr_t)function < high;
-}
-
-/* The function to which the loader would have bound the caller. */
-static void *find_real(struct callers *c, const void *caller, const char *symbol, int *is_beside)
-{
-	struct resolve_range o = resolve_range(caller);
-	struct scope_choice s = scope_choose(symbol, caller);
-	void *function = s.chosen ? s.chosen : s.first, *first;
-	unsigned i;
-
-	if (!function)
-		function = resolve_beside(caller, symbol);
-	*is_beside = is_within(function, o.low, o.high);
-	if (!function || !o.high || atomic_load(&c->count) >= CALLERS)
-		return function;
-	i = atomic_fetch_add(&c->count, 1);
-	if (i >= CALLERS)
-		return function;
-	c->list[i].low = o.low;
-	c->list[i].high = o.high;
-	atomic_store_explicit(&c->list[i].function, function, memory_order_release);
-	first = atomic_load(&c->list[0].function);
-	if (c == &real.number && first && first != function)
-		grad_mode_give_up();
-	return function;
-}
-
-/* `*is_beside`: the function is in the object that calls it. */
-static inline void *real_of(struct callers *c, const void *caller, const char *symbol,
-			    int *is_beside)
-{
-	for (unsigned i = 0; i < CALLERS; i++) {
-		void *f = atomic_load_explicit(&c->list[i].function, memory_order_acquire);
-
-		if (f && is_within(caller, c->list[i].low, c->list[i].high)) {
-			*is_beside = is_within(f, c->list[i].low, c->list[i].high);
-			return f;
-		}
-	}
-	return find_real(c, caller, symbol, is_beside);
-}
-
 void autograd_forget(void)
 {
-	forget(&real.number);
-	forget(&real.evaluate);
-	atomic_store(&real.thread, NULL);
-	atomic_store(&real.has_no_thread, 0);
+	callers_forget(&real.number);
+	callers_forget(&real.evaluate);
+	node_forget();
 	atomic_fetch_add(&real.unloaded, 1);
 }
 
 /* ---- the forward pass ---- */
-
-static uint64_t key_of(uint64_t thread, uint64_t number)
-{
-	return (thread << 48 ^ number) + 1;
-}
 
 /* The numbers of a thread follow one another, and those of two threads begin at other places. */
 static size_t slot_of(uint64_t thread, uint64_t number)
@@ -192,33 +98,15 @@ static size_t slot_of(uint64_t thread, uint64_t number)
 	return (number + thread * (MADE / 8 + 1)) % MADE;
 }
 
-/* PyTorch's number of the calling thread; 0: not known. */
-static uint64_t this_thread(void)
-{
-	thread_number *f = atomic_load_explicit(&real.thread, memory_order_relaxed);
-
-	if (__builtin_expect(!f, 0)) {
-		if (atomic_load_explicit(&real.has_no_thread, memory_order_relaxed))
-			return 0;
-		f = (thread_number *)resolve("_ZN2at14RecordFunction15currentThreadIdEv");
-		if (!f) {
-			atomic_store(&real.has_no_thread, 1);
-			return 0;
-		}
-		atomic_store_explicit(&real.thread, f, memory_order_relaxed);
-	}
-	return f();
-}
-
 static void keep(uint64_t number, uint32_t stack)
 {
-	uint64_t thread = this_thread();
+	uint64_t thread = node_thread();
 	size_t i = slot_of(thread, number);
 
 	if (!thread)
 		return;
 	__atomic_store_n(&made[i].stack, stack, __ATOMIC_RELAXED);
-	__atomic_store_n(&made[i].check, key_of(thread, number) ^ stack, __ATOMIC_RELAXED);
+	__atomic_store_n(&made[i].check, node_key(thread, number) ^ stack, __ATOMIC_RELAXED);
 }
 
 static int is_place(const struct pystack_place *a, const struct pystack_place *b)
@@ -239,8 +127,8 @@ EXPORT next_number NUMBER;
 uint64_t NUMBER(void)
 {
 	int e = errno, is_torchs = 0;
-	next_number *forward = (next_number *)real_of(&real.number, __builtin_return_address(0),
-						      TEXT(NUMBER), &is_torchs);
+	next_number *forward = (next_number *)callers_real(
+		&real.number, __builtin_return_address(0), TEXT(NUMBER), &is_torchs);
 
 	/* Without the real function, nodes of a thread are numbered in their order, too. */
 	making.number = forward ? forward() : making.number + 1;
@@ -248,6 +136,7 @@ uint64_t NUMBER(void)
 		grad_mode_function();
 	making.is_torchs = (uint8_t)is_torchs;
 	making.place.frame = NULL;
+	optimized_node(making.number);
 	if (making.number < making.until && recording_already())
 		making.place = pystack_place();
 	if (making.place.frame && making.number == kept_last.number + 1 &&
@@ -273,7 +162,10 @@ static void note_grad_mode(unsigned device, int is_of_node)
 {
 	static const struct pystack_place none;
 
-	grad_mode_note(device, is_of_node && making.is_torchs,
+	grad_mode_note(device,
+		       !is_of_node || !making.is_torchs ? NO_NODE
+		       : optimized_is_needless()        ? NEEDLESS_NODE
+							: NODE,
 		       making.is_torchs ? &making.place : &none);
 }
 
@@ -305,7 +197,7 @@ static uint32_t stack_of(uint64_t thread, uint64_t number)
 	uint32_t stack = __atomic_load_n(&made[i].stack, __ATOMIC_RELAXED);
 	uint64_t check = __atomic_load_n(&made[i].check, __ATOMIC_RELAXED);
 
-	return thread && number != UINT64_MAX && (check ^ stack) == key_of(thread, number)
+	return thread && number != UINT64_MAX && (check ^ stack) == node_key(thread, number)
 		       ? stack
 		       : MT_NO_STACK;
 }
@@ -369,8 +261,8 @@ void EVALUATE(void *engine, void *const *task, const union node *node, void *inp
 	const void *frame = __builtin_frame_address(0);
 	__typeof__(now) outer = now;
 	int e = errno, is_beside;
-	evaluate *forward = (evaluate *)real_of(&real.evaluate, __builtin_return_address(0),
-						TEXT(EVALUATE), &is_beside);
+	evaluate *forward = (evaluate *)callers_real(&real.evaluate, __builtin_return_address(0),
+						     TEXT(EVALUATE), &is_beside);
 
 	if (recording_already() && node && settings.NODES) {
 		begin(node, *task);

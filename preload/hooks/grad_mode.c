@@ -23,7 +23,7 @@
 typedef _Bool is_enabled(void);
 
 /* What operations do with nodes, as `bytes` of the event says it. */
-enum made { MAKE_NONE = 0, MAKE_NODES = 1, NOT_KNOWN = 2 };
+enum made { MAKE_NONE = 0, MAKE_NODES = 1, NOT_KNOWN = 2, MAKE_NEEDLESS = 3 };
 
 static struct {
 	_Atomic(is_enabled *) enabled;
@@ -88,16 +88,18 @@ void grad_mode_function(void)
 
 /* What the thread's operations do now. Within an operation that has made its node and no block,
  * hooks of the job run with gradients disabled: what they make may be kept by the graph. */
-static enum made made_now(int enabled, int has_node, const struct pystack_place *latest)
+static enum made made_now(int enabled, enum node_of_block node, const struct pystack_place *latest)
 {
-	if (has_node)
-		return MAKE_NODES;
+	if (node)
+		return node == NODE ? MAKE_NODES : MAKE_NEEDLESS;
 	if (!enabled && !is_in_function())
 		return latest->frame && pystack_is_within(latest) ? NOT_KNOWN : MAKE_NONE;
-	return now.made == MAKE_NODES && now.quiet < QUIET ? MAKE_NODES : NOT_KNOWN;
+	return (now.made == MAKE_NODES || now.made == MAKE_NEEDLESS) && now.quiet < QUIET
+		       ? (enum made)now.made
+		       : NOT_KNOWN;
 }
 
-void grad_mode_note(unsigned device, int has_node, const struct pystack_place *latest)
+void grad_mode_note(unsigned device, enum node_of_block node, const struct pystack_place *latest)
 {
 	int enabled = gradients_are_enabled();
 	uint32_t generation = event_generation();
@@ -107,8 +109,8 @@ void grad_mode_note(unsigned device, int has_node, const struct pystack_place *l
 		return;
 	if (now.generation != generation)
 		now.made = NOT_KNOWN;
-	now.quiet = has_node ? 0 : now.quiet + (now.quiet < QUIET);
-	made = made_now(enabled, has_node, latest);
+	now.quiet = node ? 0 : now.quiet + (now.quiet < QUIET);
+	made = made_now(enabled, node, latest);
 	if (now.generation == generation && made == (enum made)now.made && ++now.since < AGAIN)
 		return;
 	if (event_write(MT_GRAD_MODE, device, 0, made, MT_NO_STACK) == MT_UNKNOWN)

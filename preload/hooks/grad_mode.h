@@ -11,14 +11,17 @@
  * made its node. */
 void grad_mode_function(void);
 
+/* Of the operation that makes a block: it is PyTorch's own and has just made a node, which leads to
+ * no parameter that an optimizer has, or may lead to one. */
+enum node_of_block { NO_NODE, NODE, NEEDLESS_NODE };
+
 /*
  * To be called before a block of MEMTRACE_STACK_MIN or more is recorded, or a request that failed,
- * on the thread that makes it: records what its operations do, if that has changed. `has_node`: the
- * operation that makes it is PyTorch's own and has just made a node. `latest`: where it made
- * its latest node, if that is of such an operation and no block of it is known yet; otherwise
- * `frame` is NULL.
+ * on the thread that makes it: records what its operations do, if that has changed. `latest`: where
+ * it made its latest node, if that is of an operation of PyTorch's own and no block of it is known
+ * yet; otherwise `frame` is NULL.
  */
-void grad_mode_note(unsigned device, int has_node, const struct pystack_place *latest);
+void grad_mode_note(unsigned device, enum node_of_block node, const struct pystack_place *latest);
 
 /* The process has two copies of PyTorch: nothing is known any more. */
 void grad_mode_give_up(void);

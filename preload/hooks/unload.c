@@ -14,6 +14,7 @@
 #include "hooks/autograd.h"
 #include "hooks/grad_mode.h"
 #include "hooks/hooks.h"
+#include "hooks/optimized.h"
 #include "hooks/real.h"
 #include "memory/modules.h"
 #include "python/pystack.h"
@@ -63,6 +64,7 @@ __attribute__((visibility("default"))) int dlclose(void *handle)
 		torch_forget();
 		autograd_forget();
 		grad_mode_forget();
+		optimized_forget();
 	}
 	errno = e;
 	return result;

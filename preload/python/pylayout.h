@@ -9,6 +9,10 @@
 #define PYLAYOUT_NOT_CODE \
 	3 /* _PyInterpreterFrame.owner from this value on: a frame without Python code */
 
+/* A field of an object of the interpreter, by its offset. */
+#define FIELD(type, object, offset) \
+	(*(type const *)(const void *)((const char *)(object) + (offset)))
+
 /* Offsets in bytes. -1: the field does not exist. */
 struct layout {
 	int thread_interpreter, thread_frame, cframe_current;

@@ -6,16 +6,16 @@
 #include <string.h>
 
 #include "python/pylayout.h"
+#include "python/pystring.h"
 #include "record/last_event.h"
 #include "record/recorder.h"
-#include "python/utf8.h"
 #include "symbols/resolve.h"
 #include "record/tables.h"
 
 #define MAX_FRAMES PYLAYOUT_MAX_FRAMES
-#define MAX_STRING 4095u /* bytes of a name or path */
-#define PLACE_FRAMES 12  /* a line of the job's with the modules that it calls */
+#define PLACE_FRAMES 12 /* a line of the job's with the modules that it calls */
 #define WITHIN_FRAMES 256
+#define MODE_FRAMES 8   /* a function, and modes (TorchFunctionMode) that its call goes through */
 #define LOOK_AGAIN 1024 /* events without a Python until new libraries are searched for one */
 
 enum { UNTRIED, ABSENT, UNVERIFIED, ON, OFF };
@@ -35,9 +35,6 @@ static struct {
 	atomic_uint missed;        /* events without a Python */
 	unsigned long long loaded; /* number of libraries at the last search */
 } py;
-
-#define FIELD(type, object, offset) \
-	(*(type const *)(const void *)((const char *)(object) + (offset)))
 
 void pystack_forget(void)
 {
@@ -261,30 +258,6 @@ static uintptr_t bytes_of(const void *frame, const void *code)
 		    : (uintptr_t)code + (unsigned)l->code_bytecode;
 }
 
-/* The id of the string with the characters of a str as UTF-8. */
-static uint32_t string_id(const void *u)
-{
-	const struct layout *l = &py.layout;
-	uint64_t n = FIELD(uint64_t, u, l->str_length);
-	uint32_t state = FIELD(uint32_t, u, l->str_state) >> l->str_kind;
-	unsigned width = state & 7;
-	const char *data = (const char *)u + l->str_compact;
-	struct utf8 t;
-	int has_room = 1;
-
-	t.n = 0;
-	if (!(state >> 3 & 1))
-		n = 0; /* not compact: the compiler makes no such str */
-	if (state >> 4 & 1)
-		return tables_string((const char *)u + l->str_ascii,
-				     n < MAX_STRING ? n : MAX_STRING);
-	for (uint64_t i = 0; i < n && has_room; i++)
-		has_room = utf8_add(&t, width == 1   ? ((const uint8_t *)data)[i]
-					: width == 2 ? ((const uint16_t *)(const void *)data)[i]
-						     : ((const uint32_t *)(const void *)data)[i]);
-	return tables_string(t.s, t.n);
-}
-
 static uint32_t new_frame_id(const void *frame, const void *code)
 {
 	const struct layout *l = &py.layout;
@@ -292,8 +265,8 @@ static uint32_t new_frame_id(const void *frame, const void *code)
 	uint32_t name, file;
 	int offset, line;
 
-	name = string_id(FIELD(const void *, code, l->code_name));
-	file = name ? string_id(FIELD(const void *, code, l->code_file)) : 0;
+	name = pystring_id(&py.layout, FIELD(const void *, code, l->code_name));
+	file = name ? pystring_id(&py.layout, FIELD(const void *, code, l->code_file)) : 0;
 	offset = l->instr_unit ? (int)instr * l->instr_unit : (int)(instr - bytes_of(frame, code));
 	line = py.line((void *)(uintptr_t)code, offset);
 	if (line < 0)
@@ -463,6 +436,21 @@ int pystack_is_within(const struct pystack_place *place)
 	for (unsigned i = 0; frame && i < WITHIN_FRAMES; i++) {
 		if (frame == place->frame)
 			return instructions_from(frame) == place->instructions;
+		frame = FIELD(const void *, frame, py.layout.frame_previous);
+	}
+	return 0;
+}
+
+int pystack_runs(const char *name)
+{
+	const void *thread = readable_thread(), *frame = thread ? first_frame(thread) : NULL;
+
+	for (unsigned i = 0; frame && i < MODE_FRAMES; i++) {
+		const void *code = code_of(frame);
+
+		if (code != no_code && FIELD(const void *, code, py.layout.type) == py.code_type &&
+		    pystring_ends(&py.layout, FIELD(const void *, code, py.layout.code_name), name))
+			return 1;
 		frame = FIELD(const void *, frame, py.layout.frame_previous);
 	}
 	return 0;

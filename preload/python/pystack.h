@@ -22,6 +22,10 @@ struct pystack_place pystack_place(void);
 /* Is the thread still in the call that the place's frame made then? */
 int pystack_is_within(const struct pystack_place *place);
 
+/* Does the name of one of the calling thread's innermost Python functions end so? From Python 3.11
+ * on the name of its class comes first. */
+int pystack_runs(const char *name);
+
 /* The stack of MODULE alone. */
 uint32_t pystack_module_stack(uint32_t module);
 

@@ -19,13 +19,14 @@ CAUSES = {
     "second model": ("SECOND_MODEL",),
     "loaded checkpoint": ("RESUME_DUPLICATE_STATE",),
     "first optimizer kept": ("SECOND_OPTIMIZER",),
-    "base not frozen": ("GRADIENTS_UNUSED", "BASE_TRAINED"),
+    "base not frozen": ("GRADIENTS_UNUSED", "BASE_TRAINED", "UNOPTIMIZED_GRAPH"),
     "gradients kept": ("GRADS_HELD_IN_FORWARD", "GRADIENT_SETS", "GRADIENT_COPIES", "GRADIENTS_KEPT"),
     "data moved to the GPU": ("DATA_ON_GPU", "DATA_IN_SETUP"),
     "data kept on the GPU": ("DATA_ON_GPU", "EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED"),  # each step leaves its batch on the GPU
     "batch too large": ("ACT_PEAK", "LOGITS_SPIKE", "INFERENCE_BATCH"),  # smaller batches, accumulated: whichever of the two is larger, it scales with the batch
     "evaluation batch": ("EVAL_BATCH_LARGE", "BATCH_OUTLIER"),  # the evaluation's batch makes the peak: a smaller one, the training fits
-    "reference with a graph": ("REFERENCE_GRAPH", "CALL_UNUSED", "EVAL_GRAPH_KEPT", "GRADIENTS_UNUSED", "EARLIER_CALL", "FIRST_MODEL_GRAPH", "LOSS_NETWORK_GRAPH", "TEACHER_GRAPH", "GENERATOR_GRAPH", "EVAL_MODE_GRAPH"),  # no_grad() around a model that is not trained
+    "reference with a graph": ("REFERENCE_GRAPH", "CALL_UNUSED", "EVAL_GRAPH_KEPT", "GRADIENTS_UNUSED", "EARLIER_CALL", "FIRST_MODEL_GRAPH", "LOSS_NETWORK_GRAPH", "TEACHER_GRAPH", "GENERATOR_GRAPH", "EVAL_MODE_GRAPH",
+                               "UNOPTIMIZED_GRAPH"),  # no_grad() around a model that is not trained
     "whole model recomputed": ("RECOMPUTE_INEFFECTIVE",),  # one checkpoint for all: one for each block
     "recomputation off": ("RECOMPUTE_INEFFECTIVE", "ACT_PEAK"),  # asked for, and not at work: the activations are all there
     "double precision": ("DOUBLE_PRECISION", "DOUBLE_FROM_THE_START", "ACT_UPCAST"),  # float64 where float32 was meant
@@ -84,7 +85,7 @@ CAUSES = {
     "base in full precision": ("STATIC_OVER_BUDGET", "DOUBLE_PRECISION"),  # 32 bits where 16 would do, under adapters
     "preconditioners": ("OPT_FIRST_STEP_JUMP", "HUGE_TENSORS", "STATIC_OVER_BUDGET"),  # a matrix of vocabulary times vocabulary, among an optimizer's states
     "norms by hand": ("ACT_PEAK", "ACT_UPCAST"),  # each line of a norm saves a tensor of fp32
-    "frozen front with a graph": ("ACT_PEAK", "GRADIENTS_UNUSED"),  # layers that are not trained save their activations
+    "frozen front with a graph": ("ACT_PEAK", "GRADIENTS_UNUSED", "UNOPTIMIZED_GRAPH"),  # layers that are not trained save their activations
     "scorer stays": ("LATE_MODEL", "SECOND_MODEL", "EVAL_TENSORS", "EARLIER_STEP_KEPT", "DATA_IN_SETUP"),  # a model of an evaluation, between evaluations
     "scorers kept": ("EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED", "EVAL_TENSORS", "EVAL_ACCUMULATION", "SECOND_MODEL", "LATE_MODEL"),  # another one for each evaluation
     "whole model gathered": ("FSDP_WRAP_COARSE", "FSDP_REDUCE_COARSE"),  # one unit for all layers
@@ -95,7 +96,7 @@ CAUSES = {
     "generation in training": ("KV_CACHE", "KV_CACHE_OF_PROMPTS", "EVAL_TENSORS", "EVAL_BATCH_LARGE"),  # too many prompts at a time, between steps
     "conversation that grows": ("KV_CACHE", "KV_CACHE_OF_PROMPTS", "INFERENCE_BATCH", "BATCH_OUTLIER", "GROWING_TENSOR"),  # each turn's prompt is all that was said
     "cycle of a function": ("LEAK_REF_CYCLE", "EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED", "GRAPH_KEPT"),  # its result refers to itself by way of ctx
-    "teacher not frozen": ("TEACHER_GRAPH", "REFERENCE_GRAPH", "GRADIENTS_UNUSED", "BASE_TRAINED", "CALL_UNUSED", "EVAL_MODE_GRAPH", "LOSS_NETWORK_GRAPH", "FIRST_MODEL_GRAPH", "EARLIER_CALL"),  # no_grad() around it
+    "teacher not frozen": ("TEACHER_GRAPH", "REFERENCE_GRAPH", "GRADIENTS_UNUSED", "BASE_TRAINED", "CALL_UNUSED", "EVAL_MODE_GRAPH", "LOSS_NETWORK_GRAPH", "FIRST_MODEL_GRAPH", "EARLIER_CALL", "UNOPTIMIZED_GRAPH"),  # no_grad() around it
     "directions of an optimizer": ("EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED", "GRADIENT_COPIES", "OPT_FIRST_STEP_JUMP"),  # a shorter history
     "weights as columns": ("GROWING_TENSOR", "EARLIER_STEP_KEPT", "LEAK_GRAPH_RETAINED", "GRADIENT_COPIES", "CKPT_SAVE_SPIKE"),  # one for each epoch: on the host
     "table of features on the GPU": ("DATA_ON_GPU", "DATA_IN_SETUP", "BUFFERS_LARGE", "HUGE_TENSORS", "STATIC_OVER_BUDGET"),  # of a model, and not trained: rows from the host
