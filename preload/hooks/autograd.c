@@ -175,6 +175,7 @@ static void note_block(unsigned device, uint32_t stack)
 {
 	int is_of_node = is_of_latest();
 
+	optimized_note(device);
 	note_grad_mode(device, is_of_node);
 	if (is_of_node)
 		keep_made(stack);

@@ -1,5 +1,7 @@
 #include "hooks/callers.h"
 
+#include <errno.h>
+
 #include "symbols/resolve.h"
 #include "symbols/scope.h"
 
@@ -16,10 +18,12 @@ void *callers_find(struct callers *c, const void *caller, const char *symbol, in
 	struct scope_choice s = scope_choose(symbol, caller);
 	void *function = s.chosen ? s.chosen : s.first, *first;
 	unsigned i;
+	int e = errno;
 
 	if (!function)
 		function = resolve_beside(caller, symbol);
 	*is_beside = callers_are_within(function, o.low, o.high);
+	errno = e;
 	if (!function || !o.high || atomic_load(&c->count) >= CALLERS)
 		return function;
 	i = atomic_fetch_add(&c->count, 1);

@@ -64,8 +64,10 @@ static struct {
 	} groups[GROUPS];
 	unsigned group_count;
 	atomic_uint count;
-	atomic_int is_unknown; /* an optimizer may have others */
-	atomic_int is_adding;  /* a thread, where Python has no lock */
+	atomic_int is_followed; /* there are parameters, and no optimizer may have others */
+	atomic_int is_unknown;  /* an optimizer may have others */
+	atomic_int is_used;     /* a graph needs the gradient of one */
+	atomic_int is_adding;   /* a thread, where Python has no lock */
 	atomic_int is_needless_seen;
 	atomic_uint used_in;               /* generation + 1 of the recording that has it */
 	_Atomic(uintptr_t) askers[ASKERS]; /* return addresses before the recording */
@@ -82,6 +84,7 @@ static __thread struct {
 static void give_up(void)
 {
 	atomic_store(&known.is_unknown, 1);
+	atomic_store(&known.is_followed, 0);
 }
 
 void optimized_forget(void)
@@ -175,7 +178,7 @@ static void replace(unsigned group)
 				    MT_NO_STACK);
 }
 
-/* An optimizer gets the parameter. One thread does so at a time. */
+/* An optimizer gets the parameter. */
 static void note_parameter(const void *impl)
 {
 	unsigned device = 0, group;
@@ -197,7 +200,24 @@ static void note_parameter(const void *impl)
 	atomic_store(&known.list[i].group, (uint8_t)group);
 	atomic_store_explicit(&known.list[i].impl, (uintptr_t)impl, memory_order_release);
 	atomic_fetch_add(&known.count, (unsigned)is_new);
+	atomic_store(&known.is_followed, !atomic_load(&known.is_unknown));
 	event_write(MT_OPTIMIZED, device, address, 0, stack);
+}
+
+/* Adds it, unless an optimizer may have asked from that place before the recording began, or
+ * another thread adds one right now, where Python has no lock. */
+static void add_parameter(uintptr_t caller, const void *impl)
+{
+	int is_one = !atomic_exchange(&known.is_adding, 1);
+
+	for (unsigned i = 0; i < ASKERS; i++)
+		is_one &= atomic_load(&known.askers[i]) != caller;
+	if (!is_one) {
+		give_up();
+		return;
+	}
+	note_parameter(impl);
+	atomic_store(&known.is_adding, 0);
 }
 
 /* Keeps the place from which a node was asked for, before the recording began. */
@@ -218,29 +238,20 @@ static void keep_asker(uintptr_t caller)
  * whether an optimizer did: if it asks from a place that asked then, it may have. */
 static void asked_from_outside(uintptr_t caller, const void *impl)
 {
-	if (!recording_already()) {
+	int e = errno;
+
+	if (!recording_already())
 		keep_asker(caller);
-		return;
-	}
-	if (!pystack_runs("add_param_group"))
-		return;
-	for (unsigned i = 0; i < ASKERS; i++)
-		if (atomic_load(&known.askers[i]) == caller)
-			give_up();
-	if (atomic_exchange(&known.is_adding, 1)) {
-		give_up();
-		return;
-	}
-	note_parameter(impl);
-	atomic_store(&known.is_adding, 0);
+	else if (pystack_runs("add_param_group") && !atomic_load(&known.is_unknown))
+		add_parameter(caller, impl);
+	errno = e;
 }
 
 /* ---- nodes ---- */
 
-static int is_known(void)
+static inline int is_followed(void)
 {
-	return atomic_load_explicit(&known.count, memory_order_relaxed) &&
-	       !atomic_load_explicit(&known.is_unknown, memory_order_relaxed);
+	return atomic_load_explicit(&known.is_followed, memory_order_relaxed);
 }
 
 void optimized_node(uint64_t number)
@@ -251,7 +262,7 @@ void optimized_node(uint64_t number)
 
 int optimized_is_needless(void)
 {
-	return latest.is_needless && !latest.is_needed && is_known();
+	return latest.is_needless && !latest.is_needed && is_followed();
 }
 
 static _Atomic(uint64_t) *needless_slot(uint64_t thread, uint64_t number)
@@ -293,17 +304,24 @@ static void add_node(const union node *n)
 		  (is_remembered(&n->counted_inside.of) || is_remembered(&n->counted_outside.of)));
 }
 
-static void add_leaf(uintptr_t impl)
+static inline void add_leaf(uintptr_t impl)
 {
-	uint32_t generation = event_generation() + 1;
 	int is_optimized = has_parameter(impl);
 
-	if (is_optimized && recording_already() &&
-	    atomic_load_explicit(&known.used_in, memory_order_relaxed) != generation) {
-		atomic_store(&known.used_in, generation);
-		event_write(MT_OPTIMIZED, 0, 0, 1, MT_NO_STACK);
-	}
+	if (is_optimized && !atomic_load_explicit(&known.is_used, memory_order_relaxed))
+		atomic_store(&known.is_used, 1);
 	add_input(!is_optimized);
+}
+
+void optimized_note(unsigned device)
+{
+	uint32_t generation = event_generation() + 1;
+
+	if (!is_followed() || !atomic_load_explicit(&known.is_used, memory_order_relaxed) ||
+	    atomic_load_explicit(&known.used_in, memory_order_relaxed) == generation)
+		return;
+	atomic_store(&known.used_in, generation);
+	event_write(MT_OPTIMIZED, device, 0, 1, MT_NO_STACK);
 }
 
 EXPORT grad_fn GRAD_FN;
@@ -311,17 +329,16 @@ EXPORT grad_fn GRAD_FN;
 const union node *const *GRAD_FN(void *const *tensor)
 {
 	static const union node *const none[2];
-	int e = errno, is_beside = 0;
 	const void *caller = __builtin_return_address(0);
+	int is_beside = 0;
 	grad_fn *forward =
 		(grad_fn *)callers_real(&real.grad_fn, caller, TEXT(GRAD_FN), &is_beside);
 	const union node *const *node;
 
 	if (!is_beside && settings.NODES && tensor && *tensor)
 		asked_from_outside((uintptr_t)caller, *tensor);
-	errno = e;
 	node = forward ? forward(tensor) : none;
-	if (is_beside && *node && is_known())
+	if (is_beside && *node && is_followed())
 		add_node(*node);
 	return node;
 }
@@ -330,18 +347,16 @@ EXPORT accumulator ACCUMULATOR;
 
 void *ACCUMULATOR(void *result, void *const *tensor)
 {
-	int e = errno, is_beside;
+	int is_beside;
 	accumulator *forward = (accumulator *)callers_real(
 		&real.accumulator, __builtin_return_address(0), TEXT(ACCUMULATOR), &is_beside);
 
-	errno = e;
 	if (!forward) {
 		*(void **)result = NULL;
 		return result;
 	}
 	forward(result, tensor);
-	if (*(void *const *)result && is_known() && settings.NODES)
+	if (*(void *const *)result && is_followed())
 		add_leaf((uintptr_t)*tensor);
-	errno = e;
 	return result;
 }

@@ -14,6 +14,10 @@ void optimized_node(uint64_t number);
  * where that is not known. */
 int optimized_is_needless(void);
 
+/* To be called before a block of MEMTRACE_STACK_MIN or more is recorded: records that a graph needs
+ * the gradient of such a parameter, once. */
+void optimized_note(unsigned device);
+
 /* A library was unloaded: finds PyTorch's own functions again. */
 void optimized_forget(void);
 

@@ -90,6 +90,70 @@ static void of_threads_without_an_id_nothing_is_known(void **state)
 	assert_int_equal(evaluation(f)->no_graph, 0);
 }
 
+static void optimizer(struct fixture *f, uint64_t address, int says)
+{
+	write_event_on(&f->w, 0, MT_OPTIMIZED, address, (uint64_t)says, NONE, f->python);
+}
+
+/* Parameters of 30 and 20; the optimizer gets those of 20, and one that is too small to count. The
+ * operations of 7 lead to none of them; those of 3 do. */
+static void what_leads_to_no_parameter_of_an_optimizer_is_needless(void **state)
+{
+	struct fixture *f = *state;
+	const struct metrics *m;
+
+	make(f, f->setup, 30 * MIB);
+	optimizer(f, make(f, f->setup, 20 * MIB), 0);
+	optimizer(f, make(f, f->setup, 512), 0);
+	says(f, 3);
+	make(f, f->model, 7 * MIB);
+	says(f, 1);
+	optimizer(f, 0, 1);
+	make(f, f->model, 3 * MIB);
+	f->w.header.exit_status = 1;
+	fixture_event(f, MT_TENSOR_OOM, MIB, GIB, f->model);
+	m = fixture_report(f)->metrics;
+	assert_int_equal(m->needless, 7 * MIB);
+	assert_int_equal(m->optimized, 20 * MIB);
+	assert_int_equal(m->optimized_count, 2);
+	assert_true(m->optimized_used && m->in_graph);
+	assert_false(m->optimized_elsewhere || m->optimized_replaced);
+}
+
+/* The request would be needless too. */
+static void what_was_asked_for_may_be_needless(void **state)
+{
+	struct fixture *f = *state;
+
+	optimizer(f, make(f, f->setup, 20 * MIB), 0);
+	says(f, 3);
+	make(f, f->model, 7 * MIB);
+	f->w.header.exit_status = 1;
+	fixture_event(f, MT_TENSOR_OOM, MIB, 100 * MIB, f->model);
+	assert_int_equal(fixture_report(f)->metrics->needless, 107 * MIB);
+}
+
+/* An optimizer of the first parameter takes the place of one that had both. */
+static void an_optimizer_replaces_another(void **state)
+{
+	struct fixture *f = *state;
+	const struct metrics *m;
+	uint64_t first = make(f, f->setup, 20 * MIB), second = make(f, f->setup, 30 * MIB);
+
+	for (int says = 0; says <= 2; says += 2) {
+		optimizer(f, first, says);
+		optimizer(f, second, says);
+	}
+	optimizer(f, first, 0);
+	optimizer(f, 0, 0);
+	make(f, f->model, 7 * MIB);
+	m = fixture_report(f)->metrics;
+	assert_int_equal(m->optimized, 20 * MIB);
+	assert_int_equal(m->optimized_count, 2);
+	assert_true(m->optimized_replaced && m->optimized_elsewhere);
+	assert_false(m->optimized_used || m->needless);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -98,6 +162,9 @@ int main(void)
 		CASE(an_evaluation_may_make_nodes),
 		CASE(of_a_function_with_its_own_backward_pass_it_is_not_known),
 		CASE(of_threads_without_an_id_nothing_is_known),
+		CASE(what_leads_to_no_parameter_of_an_optimizer_is_needless),
+		CASE(what_was_asked_for_may_be_needless),
+		CASE(an_optimizer_replaces_another),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
