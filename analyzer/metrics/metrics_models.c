@@ -260,12 +260,15 @@ void metrics_note_optimized(struct metrics_pass *p, const struct mt_record *r)
 
 	p->optimized_used |= r->bytes == 1;
 	p->optimized_replaced |= r->bytes == 2;
-	p->optimized_count += r->bytes == 2 ? -1 : !r->bytes;
+	p->optimized_count += !r->bytes - (r->bytes == 2);
 	p->optimized_elsewhere |= !r->bytes && !r->address;
 	if (!r->address || !live_set_take(&p->live, MT_TENSOR_ALLOC, r->address, &block))
 		return;
 	u.tag = tag_of(&block);
-	u.tag.is_optimized = !r->bytes;
+	if (r->bytes == 3)
+		u.tag.is_unowned = 1;
+	else
+		u.tag.is_optimized = !r->bytes;
 	block.time_ns = u.time;
 	live_set_add(&p->live, &block);
 }
@@ -287,9 +290,13 @@ static void find_optimized(const struct metrics_pass *p, const struct device_pas
 		if (r->kind != MT_TENSOR_ALLOC || &p->devices[r->device] != d)
 			continue;
 		add(&m->optimized, tag.is_optimized ? r->bytes : 0);
-		add(&m->needless, tag.nodes == NODES_NEEDLESS ? r->bytes : 0);
+		add(&m->unowned, tag.is_unowned && !tag.is_optimized ? r->bytes : 0);
+		add(&m->needless,
+		    tag.nodes == NODES_NEEDLESS && tags_at(p, r->stack) & TAGGED(MODEL) ? r->bytes
+											: 0);
 	}
-	if (f && p->grad_modes.threads[f->when.thread] == NODES_NEEDLESS)
+	if (f && p->grad_modes.threads[f->when.thread] == NODES_NEEDLESS &&
+	    tags_at(p, f->stack) & TAGGED(MODEL))
 		add(&m->needless, f->requested);
 	/* What was recorded is more certain than the source. */
 	if (m->needless >= m->unoptimized / 2)

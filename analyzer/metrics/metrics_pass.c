@@ -87,7 +87,7 @@ static void record_alloc(struct metrics_pass *p, struct device_pass *d, const st
 	union {
 		struct block_tag tag;
 		uint64_t time;
-	} u = { .tag = { .run = d->run & 0x1fffffff,
+	} u = { .tag = { .run = d->run & 0xfffffff,
 			 .nodes = p->grad_modes.threads[r->thread] & 3,
 			 .step = (uint16_t)d->step,
 			 .removed_by = (uint16_t)(removed_by & 0x7fff),
@@ -247,7 +247,7 @@ static void record_event(struct metrics_pass *p, const struct mt_record *r)
 		metrics_record_host(p, r);
 	else if (r->kind == MT_GRAD_MODE)
 		grad_modes_event(&p->grad_modes, r);
-	else if (r->kind == MT_OPTIMIZED)
+	else if (r->kind == MT_PARAMETER)
 		metrics_note_optimized(p, r);
 	if (r->device >= MT_MAX_DEVICES || !p->devices[r->device].device)
 		return;

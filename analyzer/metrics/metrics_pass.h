@@ -40,9 +40,10 @@ enum counterfactual {
 
 /* The tag of a live block; it replaces the time in the record of the live set. */
 struct block_tag {
-	uint32_t run : 29;  /* begins with the forward pass after a backward or optimizer step */
+	uint32_t run : 28;  /* begins with the forward pass after a backward or optimizer step */
 	uint32_t nodes : 2; /* enum made_nodes, of the thread that made it */
 	uint32_t is_optimized : 1; /* an optimizer has it as a parameter */
+	uint32_t is_unowned : 1;   /* a graph needs its gradient, and no optimizer has it */
 	uint16_t step;             /* the last 16 bits of its number */
 	uint16_t removed_by : 15;  /* bits of enum counterfactual */
 	uint16_t before_calls : 1; /* the model had not been called yet */

@@ -26,6 +26,7 @@
 
 #define PARAMETERS (1u << 16) /* room; a power of 2 */
 #define NEEDLESS (1u << 17)   /* needless nodes that are remembered; a power of 2 */
+#define UNOWNED (1u << 12)    /* tensors that are remembered; a power of 2 */
 #define GROUPS 64             /* places that made an optimizer */
 #define ASKERS 8              /* places that asked for nodes before the recording began */
 #define MIX 0x9e3779b97f4a7c15u
@@ -74,6 +75,9 @@ static struct {
 } known;
 
 static _Atomic(uint64_t) needless[NEEDLESS]; /* keys */
+
+/* Tensors that no optimizer has, and of which it is recorded that a graph needs their gradients. */
+static _Atomic(uintptr_t) unowned[UNOWNED];
 
 /* The latest node of the thread. */
 static __thread struct {
@@ -174,7 +178,7 @@ static void replace(unsigned group)
 	atomic_store(&known.groups[group].is_replaced, 1);
 	for (size_t i = 0; i < PARAMETERS; i++)
 		if (atomic_load(&known.list[i].impl) && known.list[i].group == group)
-			event_write(MT_OPTIMIZED, known.list[i].device, known.list[i].address, 2,
+			event_write(MT_PARAMETER, known.list[i].device, known.list[i].address, 2,
 				    MT_NO_STACK);
 }
 
@@ -201,7 +205,7 @@ static void note_parameter(const void *impl)
 	atomic_store_explicit(&known.list[i].impl, (uintptr_t)impl, memory_order_release);
 	atomic_fetch_add(&known.count, (unsigned)is_new);
 	atomic_store(&known.is_followed, !atomic_load(&known.is_unknown));
-	event_write(MT_OPTIMIZED, device, address, 0, stack);
+	event_write(MT_PARAMETER, device, address, 0, stack);
 }
 
 /* Adds it, unless an optimizer may have asked from that place before the recording began, or
@@ -304,12 +308,32 @@ static void add_node(const union node *n)
 		  (is_remembered(&n->counted_inside.of) || is_remembered(&n->counted_outside.of)));
 }
 
+/* A graph needs the gradient of a tensor that no optimizer has. */
+static void note_unowned(uintptr_t impl)
+{
+	uintptr_t key = impl ^ (uintptr_t)event_generation() << 48;
+	_Atomic(uintptr_t) *slot = &unowned[(impl * MIX) >> 52 & (UNOWNED - 1)];
+	unsigned device = 0;
+	uint64_t address;
+	int e = errno;
+
+	if (atomic_load_explicit(slot, memory_order_relaxed) == key || !recording_already())
+		return;
+	atomic_store_explicit(slot, key, memory_order_relaxed);
+	address = address_of((const void *)impl, &device);
+	if (address)
+		event_write(MT_PARAMETER, device, address, 3, MT_NO_STACK);
+	errno = e;
+}
+
 static inline void add_leaf(uintptr_t impl)
 {
 	int is_optimized = has_parameter(impl);
 
 	if (is_optimized && !atomic_load_explicit(&known.is_used, memory_order_relaxed))
 		atomic_store(&known.is_used, 1);
+	if (!is_optimized)
+		note_unowned(impl);
 	add_input(!is_optimized);
 }
 
@@ -321,7 +345,7 @@ void optimized_note(unsigned device)
 	    atomic_load_explicit(&known.used_in, memory_order_relaxed) == generation)
 		return;
 	atomic_store(&known.used_in, generation);
-	event_write(MT_OPTIMIZED, device, 0, 1, MT_NO_STACK);
+	event_write(MT_PARAMETER, device, 0, 1, MT_NO_STACK);
 }
 
 EXPORT grad_fn GRAD_FN;

@@ -9,7 +9,7 @@ from harness import JOBS, Case, python
 NUMBER = {name: number for number, name in mtr.KINDS.items()}
 LARGE = 64 << 10  # MEMTRACE_STACK_MIN
 NONE, NODES, UNKNOWN, NEEDLESS = range(4)  # as `bytes` of the event says it
-GETS, USED, REPLACED = range(3)
+GETS, USED, REPLACED, UNOWNED = range(4)
 NOT_FOLLOWED = {"behind_a_function"}
 # Results of functions of several kinds of blocks: those before the first parameter that an optimizer has are needless.
 MIXED = {"behind_a_base", "summed"}
@@ -25,7 +25,7 @@ class Optimized(Case):
         for _, address, size, stack, thread, kind, _ in trace.records():
             if kind == NUMBER["GRAD_MODE"]:
                 now[thread] = size
-            elif kind == NUMBER["OPTIMIZED"]:
+            elif kind == NUMBER["PARAMETER"]:
                 used += size == USED
                 if size == GETS:
                     has[address] = blocks[address]

@@ -92,7 +92,7 @@ static void of_threads_without_an_id_nothing_is_known(void **state)
 
 static void optimizer(struct fixture *f, uint64_t address, int says)
 {
-	write_event_on(&f->w, 0, MT_OPTIMIZED, address, (uint64_t)says, NONE, f->python);
+	write_event_on(&f->w, 0, MT_PARAMETER, address, (uint64_t)says, NONE, f->python);
 }
 
 /* Parameters of 30 and 20; the optimizer gets those of 20, and one that is too small to count. The
