@@ -83,3 +83,58 @@ void metrics_find_backward(const struct metrics_pass *p, struct device_pass *d,
 	divide_old(p->tables, d->m, live, old, old_blocks);
 	find_table(p, d, live);
 }
+
+void metrics_note_parameter(struct metrics_pass *p, const struct mt_record *r)
+{
+	union {
+		struct block_tag tag;
+		uint64_t time;
+	} u;
+	struct mt_record block;
+	int is_given = r->bytes == MT_PARAMETER_GIVEN;
+
+	p->optimizers_known |= is_given;
+	p->optimized_elsewhere |= is_given && !r->address;
+	p->optimized_used |= r->bytes == MT_PARAMETER_USED;
+	p->optimized_replaced |= r->bytes == MT_PARAMETER_REPLACED;
+	p->unowned_changed |= r->bytes == MT_PARAMETER_CHANGED;
+	p->optimizers_unknown |= r->bytes == MT_PARAMETER_UNKNOWN;
+	if (!r->address || !live_set_take(&p->live, MT_TENSOR_ALLOC, r->address, &block))
+		return;
+	u.tag = tag_of(&block);
+	u.tag.is_unowned |= r->bytes == MT_PARAMETER_UNOWNED;
+	if (is_given || r->bytes == MT_PARAMETER_USED || r->bytes == MT_PARAMETER_REPLACED)
+		u.tag.is_optimized = r->bytes != MT_PARAMETER_REPLACED;
+	block.time_ns = u.time;
+	live_set_add(&p->live, &block);
+}
+
+void metrics_find_optimized(const struct metrics_pass *p, const struct device_pass *d)
+{
+	struct metrics *m = d->m;
+	const struct failure *f = d->failure;
+
+	m->optimizers_known = p->optimizers_known && !p->optimizers_unknown;
+	m->optimized_elsewhere = p->optimized_elsewhere;
+	m->unowned_changed = p->unowned_changed;
+	m->optimized_used = p->optimized_used;
+	m->optimized_replaced = p->optimized_replaced;
+	for (size_t i = 0; i <= p->live.mask; i++) {
+		const struct mt_record *r = &p->live.slots[i];
+		struct block_tag tag = tag_of(r);
+
+		if (r->kind != MT_TENSOR_ALLOC || &p->devices[r->device] != d)
+			continue;
+		add(&m->optimized, tag.is_optimized ? r->bytes : 0);
+		add(&m->unowned, tag.is_unowned && !tag.is_optimized ? r->bytes : 0);
+		add(&m->needless,
+		    tag.nodes == NODES_NEEDLESS && tags_at(p, r->stack) & TAGGED(MODEL) ? r->bytes
+											: 0);
+	}
+	if (f && p->grad_modes.threads[f->when.thread] == NODES_NEEDLESS &&
+	    tags_at(p, f->stack) & TAGGED(MODEL))
+		add(&m->needless, f->requested);
+	/* What was recorded is more certain than the source. */
+	if (m->needless >= m->unoptimized / 2)
+		m->unoptimized = 0;
+}

@@ -1,4 +1,4 @@
-/* Blocks that backward passes have left and that are no gradients. */
+/* Blocks that backward passes have left and that are no gradients; and for what gradients are. */
 #ifndef MEMTRACE_METRICS_BACKWARD_H
 #define MEMTRACE_METRICS_BACKWARD_H
 
@@ -8,5 +8,11 @@
  * have made. */
 void metrics_find_backward(const struct metrics_pass *p, struct device_pass *d,
 			   const struct snapshot *live, bytes old, uint32_t old_blocks);
+
+/* An event MT_PARAMETER. */
+void metrics_note_parameter(struct metrics_pass *p, const struct mt_record *r);
+/* Sets the metrics of what optimizers have, and of what graphs keep that lead to none of it, by the
+ * preload's records. */
+void metrics_find_optimized(const struct metrics_pass *p, const struct device_pass *d);
 
 #endif

@@ -1,5 +1,7 @@
 #include "metrics/metrics_models.h"
 
+#include "metrics/metrics_backward.h"
+
 #include "metrics/metrics_counterfactual.h"
 #include "metrics/metrics_head.h"
 #include "source/computed.h"
@@ -250,59 +252,6 @@ static int is_repeated(const struct metrics_pass *p, const struct snapshot *live
 	       calls.fewest < UINT64_MAX;
 }
 
-void metrics_note_optimized(struct metrics_pass *p, const struct mt_record *r)
-{
-	union {
-		struct block_tag tag;
-		uint64_t time;
-	} u;
-	struct mt_record block;
-
-	p->optimized_used |= r->bytes == 1;
-	p->optimized_replaced |= r->bytes == 2;
-	p->optimized_count += !r->bytes - (r->bytes == 2);
-	p->optimized_elsewhere |= !r->bytes && !r->address;
-	if (!r->address || !live_set_take(&p->live, MT_TENSOR_ALLOC, r->address, &block))
-		return;
-	u.tag = tag_of(&block);
-	if (r->bytes == 3)
-		u.tag.is_unowned = 1;
-	else
-		u.tag.is_optimized = !r->bytes;
-	block.time_ns = u.time;
-	live_set_add(&p->live, &block);
-}
-
-/* What optimizers have, and what graphs keep that lead to none of it, by the preload's records. */
-static void find_optimized(const struct metrics_pass *p, const struct device_pass *d)
-{
-	struct metrics *m = d->m;
-	const struct failure *f = d->failure;
-
-	m->optimized_count = p->optimized_count;
-	m->optimized_elsewhere = p->optimized_elsewhere;
-	m->optimized_used = p->optimized_used;
-	m->optimized_replaced = p->optimized_replaced;
-	for (size_t i = 0; i <= p->live.mask; i++) {
-		const struct mt_record *r = &p->live.slots[i];
-		struct block_tag tag = tag_of(r);
-
-		if (r->kind != MT_TENSOR_ALLOC || &p->devices[r->device] != d)
-			continue;
-		add(&m->optimized, tag.is_optimized ? r->bytes : 0);
-		add(&m->unowned, tag.is_unowned && !tag.is_optimized ? r->bytes : 0);
-		add(&m->needless,
-		    tag.nodes == NODES_NEEDLESS && tags_at(p, r->stack) & TAGGED(MODEL) ? r->bytes
-											: 0);
-	}
-	if (f && p->grad_modes.threads[f->when.thread] == NODES_NEEDLESS &&
-	    tags_at(p, f->stack) & TAGGED(MODEL))
-		add(&m->needless, f->requested);
-	/* What was recorded is more certain than the source. */
-	if (m->needless >= m->unoptimized / 2)
-		m->unoptimized = 0;
-}
-
 /* What the source of a job tells of what models keep. */
 static void find_by_source(const struct metrics_pass *p, struct metrics *m,
 			   const struct snapshot *live)
@@ -500,5 +449,5 @@ void metrics_find_models(const struct metrics_pass *p, const struct device_pass 
 	d->m->teacher_graph = teacher_graph(p, d, live);
 	d->m->rollout_graph = graph_of(p, live, TAGGED(MODEL) | TAGGED(ROLLOUT));
 	find_by_source(p, d->m, live);
-	find_optimized(p, d);
+	metrics_find_optimized(p, d);
 }

@@ -6,8 +6,6 @@
 
 /* Notes a block that is allocated before the moment, with the tags of its stack. */
 void metrics_note_mode(struct device_pass *d, bytes size, stack_tags tags);
-/* An event MT_PARAMETER. */
-void metrics_note_optimized(struct metrics_pass *p, const struct mt_record *r);
 /* Adds to removed_by, of the stacks whose calls need no graph by the source of the job. */
 void metrics_remove_by_source(struct metrics_pass *p);
 /* Sets buffers, buffer_blocks, evaluation_mode, roots, moved_models, loss_network, first_model,

@@ -6,6 +6,7 @@
 #include "metrics/metrics_moment.h"
 #include "metrics/metrics_pass.h"
 
+#include "metrics/metrics_backward.h"
 #include "metrics/metrics_host.h"
 #include "metrics/metrics_models.h"
 #include "metrics/metrics_replaced.h"
@@ -248,7 +249,7 @@ static void record_event(struct metrics_pass *p, const struct mt_record *r)
 	else if (r->kind == MT_GRAD_MODE)
 		grad_modes_event(&p->grad_modes, r);
 	else if (r->kind == MT_PARAMETER)
-		metrics_note_optimized(p, r);
+		metrics_note_parameter(p, r);
 	if (r->device >= MT_MAX_DEVICES || !p->devices[r->device].device)
 		return;
 	d = &p->devices[r->device];

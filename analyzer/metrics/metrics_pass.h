@@ -193,10 +193,11 @@ struct metrics_pass {
 	struct workspace_sizes workspaces;
 	struct live_set live;
 	struct grad_modes grad_modes;
-	/* Parameters that optimizers have: some are not on the device; a graph needs the gradient
-	 * of one; an optimizer has replaced another; the number of them. */
-	int optimized_elsewhere, optimized_used, optimized_replaced;
-	int64_t optimized_count;
+	/* By MT_PARAMETER events: an optimizer has parameters; what it has is not known any more;
+	 * some are not on the device; a graph needs the gradient of one; an optimizer has replaced
+	 * another; a parameter that no optimizer has was changed. */
+	int optimizers_known, optimizers_unknown, optimized_elsewhere, optimized_used;
+	int optimized_replaced, unowned_changed;
 	struct device_pass devices[MT_MAX_DEVICES];
 	/* Pinned host memory of the process: all, blocks of a power of two, NCCL's and its peak. */
 	bytes pinned, pinned_powers, nccl_pinned, nccl_pinned_peak;

@@ -43,6 +43,17 @@ enum mt_event {
 #undef EVENT
 };
 
+/* `bytes` of MT_PARAMETER. `address` is that of the tensor's storage; 0: that is not on the device.
+ */
+enum mt_parameter {
+	MT_PARAMETER_GIVEN,    /* an optimizer of PyTorch gets it */
+	MT_PARAMETER_USED,     /* a graph needs its gradient for the first time */
+	MT_PARAMETER_REPLACED, /* another optimizer is taken to replace the one that had it */
+	MT_PARAMETER_UNOWNED,  /* a graph needs its gradient, and no optimizer has it */
+	MT_PARAMETER_CHANGED,  /* one that no optimizer has was changed in place (no address) */
+	MT_PARAMETER_UNKNOWN   /* what optimizers have is not known any more (no address) */
+};
+
 enum mt_layer {
 	MT_LAYER_ALLOCATED = 1,
 	MT_LAYER_RESERVED,

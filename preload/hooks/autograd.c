@@ -136,7 +136,7 @@ uint64_t NUMBER(void)
 		grad_mode_function();
 	making.is_torchs = (uint8_t)is_torchs;
 	making.place.frame = NULL;
-	optimized_node(making.number);
+	optimized_node(making.number, is_torchs);
 	if (making.number < making.until && recording_already())
 		making.place = pystack_place();
 	if (making.place.frame && making.number == kept_last.number + 1 &&
@@ -163,9 +163,9 @@ static void note_grad_mode(unsigned device, int is_of_node)
 	static const struct pystack_place none;
 
 	grad_mode_note(device,
-		       !is_of_node || !making.is_torchs ? NO_NODE
-		       : optimized_is_needless()        ? NEEDLESS_NODE
-							: NODE,
+		       !is_of_node || !making.is_torchs                 ? NO_NODE
+		       : optimized_is_needless(grad_mode_is_needless()) ? NEEDLESS_NODE
+									: NODE,
 		       making.is_torchs ? &making.place : &none);
 }
 
@@ -175,7 +175,6 @@ static void note_block(unsigned device, uint32_t stack)
 {
 	int is_of_node = is_of_latest();
 
-	optimized_note(device);
 	note_grad_mode(device, is_of_node);
 	if (is_of_node)
 		keep_made(stack);

@@ -99,6 +99,11 @@ static enum made made_now(int enabled, enum node_of_block node, const struct pys
 		       : NOT_KNOWN;
 }
 
+int grad_mode_is_needless(void)
+{
+	return now.generation == event_generation() && now.made == MAKE_NEEDLESS;
+}
+
 void grad_mode_note(unsigned device, enum node_of_block node, const struct pystack_place *latest)
 {
 	int enabled = gradients_are_enabled();

@@ -5,9 +5,10 @@
  * the one that will add up its gradient, by torch::autograd::impl::grad_accumulator(). Both are
  * called through the PLT. These definitions come first and always forward.
  *
- * A node is needless if an input needs a gradient, and each that does is a tensor that no optimizer
- * has, or comes from a needless node. What is not seen makes a node needed: inputs of which the
- * operation asked before it made the node, and nodes that are not remembered any more.
+ * A node is needless if an input needs a gradient, and each that does is a torch.nn.Parameter that
+ * no optimizer has, or comes from a needless node. What is not seen makes a node needed: inputs of
+ * which a function asked before it made its node, and nodes that are not remembered any more. A
+ * leaf of another type may be a step of a chain: the job, or a checkpoint, hands its gradient on.
  */
 #define _GNU_SOURCE
 #include "hooks/optimized.h"
@@ -15,10 +16,11 @@
 #include <errno.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <string.h>
 
-#include "base/peek.h"
 #include "hooks/callers.h"
 #include "hooks/node.h"
+#include "hooks/tensor.h"
 #include "memory/memory.h"
 #include "python/pystack.h"
 #include "record/event.h"
@@ -30,7 +32,6 @@
 #define GROUPS 64             /* places that made an optimizer */
 #define ASKERS 8              /* places that asked for nodes before the recording began */
 #define MIX 0x9e3779b97f4a7c15u
-#define DEVICE_TYPE_CUDA 1 /* c10::DeviceType */
 
 #define GRAD_FN _ZNK2at10TensorBase7grad_fnEv
 #define ACCUMULATOR _ZN5torch8autograd4impl16grad_accumulatorERKN2at6TensorE
@@ -56,6 +57,7 @@ static struct {
 	struct {
 		_Atomic(uintptr_t) impl;
 		_Atomic(uint8_t) group;
+		_Atomic(uint8_t) used_in; /* low bits of generation + 1 of a recording */
 		uint8_t device;
 		uint64_t address;
 	} list[PARAMETERS];
@@ -67,28 +69,35 @@ static struct {
 	atomic_uint count;
 	atomic_int is_followed; /* there are parameters, and no optimizer may have others */
 	atomic_int is_unknown;  /* an optimizer may have others */
-	atomic_int is_used;     /* a graph needs the gradient of one */
 	atomic_int is_adding;   /* a thread, where Python has no lock */
 	atomic_int is_needless_seen;
-	atomic_uint used_in;               /* generation + 1 of the recording that has it */
+	atomic_uint
+		changed_in; /* generation + 1 of the recording that says so, see note_change() */
 	_Atomic(uintptr_t) askers[ASKERS]; /* return addresses before the recording */
 } known;
 
 static _Atomic(uint64_t) needless[NEEDLESS]; /* keys */
 
-/* Tensors that no optimizer has, and of which it is recorded that a graph needs their gradients. */
-static _Atomic(uintptr_t) unowned[UNOWNED];
+/* Parameters that no optimizer has, and of which graphs need the gradients: the version of each
+ * when that was seen first. */
+static struct {
+	_Atomic(uintptr_t) key;
+	_Atomic(uint32_t) version;
+} unowned[UNOWNED];
 
-/* The latest node of the thread. */
+/* The latest node of the thread, and the latest of its leaves that no optimizer has. */
 static __thread struct {
 	uint64_t number;
+	uintptr_t leaf;
 	uint8_t is_needed, is_needless;
 } latest __attribute__((tls_model("initial-exec")));
 
+/* What optimizers have is not known any more. */
 static void give_up(void)
 {
-	atomic_store(&known.is_unknown, 1);
 	atomic_store(&known.is_followed, 0);
+	if (!atomic_exchange(&known.is_unknown, 1) && recording_already())
+		event_write(MT_PARAMETER, 0, 0, MT_PARAMETER_UNKNOWN, MT_NO_STACK);
 }
 
 void optimized_forget(void)
@@ -115,46 +124,12 @@ static size_t find_parameter(uintptr_t impl)
 	return i;
 }
 
-static int has_parameter(uintptr_t impl)
+/* Does an optimizer have the parameter of the slot? */
+static int has_parameter(size_t slot)
 {
-	size_t i = find_parameter(impl);
-
-	return atomic_load_explicit(&known.list[i].impl, memory_order_relaxed) &&
-	       !atomic_load_explicit(&known.groups[known.list[i].group].is_replaced,
+	return atomic_load_explicit(&known.list[slot].impl, memory_order_relaxed) &&
+	       !atomic_load_explicit(&known.groups[known.list[slot].group].is_replaced,
 				     memory_order_relaxed);
-}
-
-/* What follows the count of references in an object that counts them: two words in PyTorch up to
- * 2.2, one of two halves since. Returns its offset; 0 if it cannot be read. */
-static int behind_count(const void *object)
-{
-	uint64_t counts;
-
-	if (peek(object, 8, &counts, sizeof(counts)))
-		return 0;
-	return counts >> 32 ? 16 : 24;
-}
-
-/*
- * Where the tensor's bytes are: c10::TensorImpl begins with its storage, and c10::StorageImpl with
- * a c10::DataPtr, which is the address, a context with its deleter, and the device.
- */
-static uint64_t address_of(const void *impl, unsigned *device)
-{
-	const void *storage = NULL;
-	uint64_t address = 0;
-	int8_t of[2] = { 0, 0 };
-	int at = behind_count(impl);
-
-	if (!at || peek(impl, at, &storage, sizeof(storage)) || !storage)
-		return 0;
-	at = behind_count(storage);
-	if (!at || peek(storage, at, &address, sizeof(address)) ||
-	    peek(storage, at + 24, of, sizeof(of)) || of[0] != DEVICE_TYPE_CUDA || of[1] < 0 ||
-	    of[1] >= MT_MAX_DEVICES)
-		return 0;
-	*device = (unsigned)of[1];
-	return address;
 }
 
 /* The group of a place; GROUPS: there is no room. */
@@ -172,21 +147,29 @@ static unsigned group_of(uint32_t stack)
 	return i;
 }
 
-/* Records that no optimizer has the parameters of a group. */
-static void replace(unsigned group)
+/* Records that no optimizer has the parameters of a group, or that it has them still. Of a
+ * parameter that is gone, the address may be another one's. */
+static void replace(unsigned group, int is_replaced)
 {
-	atomic_store(&known.groups[group].is_replaced, 1);
-	for (size_t i = 0; i < PARAMETERS; i++)
-		if (atomic_load(&known.list[i].impl) && known.list[i].group == group)
-			event_write(MT_PARAMETER, known.list[i].device, known.list[i].address, 2,
+	unsigned device;
+
+	atomic_store(&known.groups[group].is_replaced, is_replaced);
+	for (size_t i = 0; i < PARAMETERS; i++) {
+		uintptr_t impl = atomic_load(&known.list[i].impl);
+
+		if (impl && known.list[i].group == group && known.list[i].address &&
+		    tensor_address((const void *)impl, &device) == known.list[i].address)
+			event_write(MT_PARAMETER, known.list[i].device, known.list[i].address,
+				    is_replaced ? MT_PARAMETER_REPLACED : MT_PARAMETER_GIVEN,
 				    MT_NO_STACK);
+	}
 }
 
 /* An optimizer gets the parameter. */
 static void note_parameter(const void *impl)
 {
 	unsigned device = 0, group;
-	uint64_t address = address_of(impl, &device);
+	uint64_t address = tensor_address(impl, &device);
 	uint32_t stack = pystack_current(0);
 	size_t i = find_parameter((uintptr_t)impl);
 	int is_new = !atomic_load(&known.list[i].impl);
@@ -198,14 +181,14 @@ static void note_parameter(const void *impl)
 	}
 	if (!is_new && known.list[i].group != group &&
 	    !atomic_load(&known.groups[known.list[i].group].is_replaced))
-		replace(known.list[i].group);
+		replace(known.list[i].group, 1);
 	known.list[i].device = (uint8_t)device;
 	known.list[i].address = address;
 	atomic_store(&known.list[i].group, (uint8_t)group);
 	atomic_store_explicit(&known.list[i].impl, (uintptr_t)impl, memory_order_release);
 	atomic_fetch_add(&known.count, (unsigned)is_new);
 	atomic_store(&known.is_followed, !atomic_load(&known.is_unknown));
-	event_write(MT_PARAMETER, device, address, 0, stack);
+	event_write(MT_PARAMETER, device, address, MT_PARAMETER_GIVEN, stack);
 }
 
 /* Adds it, unless an optimizer may have asked from that place before the recording began, or
@@ -258,15 +241,11 @@ static inline int is_followed(void)
 	return atomic_load_explicit(&known.is_followed, memory_order_relaxed);
 }
 
-void optimized_node(uint64_t number)
+void optimized_node(uint64_t number, int is_torchs)
 {
 	latest.number = number;
-	latest.is_needed = latest.is_needless = 0;
-}
-
-int optimized_is_needless(void)
-{
-	return latest.is_needless && !latest.is_needed && is_followed();
+	latest.is_needed = !is_torchs;
+	latest.is_needless = 0;
 }
 
 static _Atomic(uint64_t) *needless_slot(uint64_t thread, uint64_t number)
@@ -278,6 +257,7 @@ static _Atomic(uint64_t) *needless_slot(uint64_t thread, uint64_t number)
 static void add_input(int is_needless)
 {
 	uint64_t thread;
+	int e = errno;
 
 	if (!is_needless && !latest.is_needless) {
 		latest.is_needed = 1;
@@ -291,7 +271,9 @@ static void add_input(int is_needless)
 	atomic_store_explicit(needless_slot(thread, latest.number),
 			      latest.is_needed ? 0 : node_key(thread, latest.number),
 			      memory_order_relaxed);
-	atomic_store_explicit(&known.is_needless_seen, 1, memory_order_relaxed);
+	if (!atomic_load_explicit(&known.is_needless_seen, memory_order_relaxed))
+		atomic_store(&known.is_needless_seen, 1);
+	errno = e;
 }
 
 static int is_remembered(const struct numbers *n)
@@ -301,51 +283,116 @@ static int is_remembered(const struct numbers *n)
 		       node_key(n->thread, n->number);
 }
 
+/* A change of a part of a tensor: what the part is set to comes in by a node that is not asked for.
+ */
+static int is_copy_of_slices(const union node *n)
+{
+	const char *const *type = n->functions[-1];
+
+	return type && type[1] && !strcmp(type[1], "N5torch8autograd10CopySlicesE");
+}
+
 /* Of the two layouts, the one that gives a needless node is right. */
 static void add_node(const union node *n)
 {
 	add_input(atomic_load_explicit(&known.is_needless_seen, memory_order_relaxed) &&
-		  (is_remembered(&n->counted_inside.of) || is_remembered(&n->counted_outside.of)));
+		  (is_remembered(&n->counted_inside.of) || is_remembered(&n->counted_outside.of)) &&
+		  !is_copy_of_slices(n));
 }
 
-/* A graph needs the gradient of a tensor that no optimizer has. */
-static void note_unowned(uintptr_t impl)
+static uintptr_t key_of(uintptr_t impl)
 {
-	uintptr_t key = impl ^ (uintptr_t)event_generation() << 48;
-	_Atomic(uintptr_t) *slot = &unowned[(impl * MIX) >> 52 & (UNOWNED - 1)];
+	return impl ^ (uintptr_t)event_generation() << 48;
+}
+
+static size_t unowned_slot(uintptr_t impl)
+{
+	return (impl * MIX) >> 52 & (UNOWNED - 1);
+}
+
+/* A graph needs the gradient of a leaf that no optimizer has. Is it a parameter? Records that. */
+static int note_unowned(uintptr_t impl)
+{
+	size_t slot = unowned_slot(impl);
 	unsigned device = 0;
 	uint64_t address;
 	int e = errno;
 
-	if (atomic_load_explicit(slot, memory_order_relaxed) == key || !recording_already())
-		return;
-	atomic_store_explicit(slot, key, memory_order_relaxed);
-	address = address_of((const void *)impl, &device);
+	if (atomic_load_explicit(&unowned[slot].key, memory_order_relaxed) == key_of(impl))
+		return 1;
+	if (!recording_already() || !tensor_is_parameter((const void *)impl)) {
+		errno = e;
+		return 0;
+	}
+	atomic_store(&unowned[slot].version, tensor_version((const void *)impl));
+	atomic_store(&unowned[slot].key, key_of(impl));
+	address = tensor_address((const void *)impl, &device);
 	if (address)
-		event_write(MT_PARAMETER, device, address, 3, MT_NO_STACK);
+		event_write(MT_PARAMETER, device, address, MT_PARAMETER_UNOWNED, MT_NO_STACK);
+	errno = e;
+	return 1;
+}
+
+/* A graph needs the gradient of a parameter that an optimizer has, for the first time: where it is
+ * now, since the job may have moved it. */
+static void note_used(size_t slot, uintptr_t impl, uint8_t generation)
+{
+	unsigned device = 0;
+	uint64_t address = 0;
+	int e = errno;
+
+	if (!recording_already())
+		return;
+	atomic_store(&known.list[slot].used_in, generation);
+	address = tensor_address((const void *)impl, &device);
+	event_write(MT_PARAMETER, device, address, MT_PARAMETER_USED, MT_NO_STACK);
 	errno = e;
 }
 
 static inline void add_leaf(uintptr_t impl)
 {
-	int is_optimized = has_parameter(impl);
+	size_t slot = find_parameter(impl);
+	uint8_t generation = (uint8_t)(event_generation() + 1);
 
-	if (is_optimized && !atomic_load_explicit(&known.is_used, memory_order_relaxed))
-		atomic_store(&known.is_used, 1);
-	if (!is_optimized)
-		note_unowned(impl);
-	add_input(!is_optimized);
+	if (has_parameter(slot)) {
+		if (atomic_load_explicit(&known.list[slot].used_in, memory_order_relaxed) !=
+		    generation)
+			note_used(slot, impl, generation);
+		add_input(0);
+		return;
+	}
+	latest.leaf = impl;
+	add_input(note_unowned(impl));
 }
 
-void optimized_note(unsigned device)
+/*
+ * Something changes the leaf in place, from step to step as an optimizer does: it is of an
+ * optimizer that is no torch.optim.Optimizer, or that was not replaced, or an average of weights.
+ * In the last case, no optimizer has it in truth.
+ */
+static void note_change(uintptr_t leaf)
 {
-	uint32_t generation = event_generation() + 1;
+	uint32_t generation = event_generation() + 1, version;
+	size_t slot = unowned_slot(leaf), i = find_parameter(leaf);
 
-	if (!is_followed() || !atomic_load_explicit(&known.is_used, memory_order_relaxed) ||
-	    atomic_load_explicit(&known.used_in, memory_order_relaxed) == generation)
+	if (atomic_load(&unowned[slot].key) != key_of(leaf))
 		return;
-	atomic_store(&known.used_in, generation);
-	event_write(MT_PARAMETER, device, 0, 1, MT_NO_STACK);
+	version = tensor_version((const void *)leaf);
+	if (!version || version == atomic_load(&unowned[slot].version))
+		return;
+	if (atomic_load(&known.list[i].impl))
+		replace(known.list[i].group, 0);
+	else if (atomic_exchange(&known.changed_in, generation) != generation)
+		event_write(MT_PARAMETER, 0, 0, MT_PARAMETER_CHANGED, MT_NO_STACK);
+}
+
+int optimized_is_needless(int is_recorded)
+{
+	if (!latest.is_needless || latest.is_needed || !is_followed())
+		return 0;
+	if (!is_recorded && latest.leaf)
+		note_change(latest.leaf);
+	return 1;
 }
 
 EXPORT grad_fn GRAD_FN;
@@ -358,10 +405,13 @@ const union node *const *GRAD_FN(void *const *tensor)
 	grad_fn *forward =
 		(grad_fn *)callers_real(&real.grad_fn, caller, TEXT(GRAD_FN), &is_beside);
 	const union node *const *node;
+	__typeof__(latest) outer = latest;
 
 	if (!is_beside && settings.NODES && tensor && *tensor)
 		asked_from_outside((uintptr_t)caller, *tensor);
+	/* Of a view that was changed in place, a node is made within this call. */
 	node = forward ? forward(tensor) : none;
+	latest = outer;
 	if (is_beside && *node && is_followed())
 		add_node(*node);
 	return node;

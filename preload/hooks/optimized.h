@@ -7,16 +7,13 @@
 
 #include <stdint.h>
 
-/* The calling thread has made a node of that number. */
-void optimized_node(uint64_t number);
+/* The calling thread has made a node of that number. `is_torchs`: of an operation of PyTorch's own,
+ * which asks for its inputs after that. */
+void optimized_node(uint64_t number, int is_torchs);
 
 /* Does the thread's latest node need gradients, and lead to no parameter that an optimizer has? 0
- * where that is not known. */
-int optimized_is_needless(void);
-
-/* To be called before a block of MEMTRACE_STACK_MIN or more is recorded: records that a graph needs
- * the gradient of such a parameter, once. */
-void optimized_note(unsigned device);
+ * where that is not known. `is_recorded`: the thread's state says so already. */
+int optimized_is_needless(int is_recorded);
 
 /* A library was unloaded: finds PyTorch's own functions again. */
 void optimized_forget(void);

@@ -90,9 +90,9 @@ static void of_threads_without_an_id_nothing_is_known(void **state)
 	assert_int_equal(evaluation(f)->no_graph, 0);
 }
 
-static void optimizer(struct fixture *f, uint64_t address, int says)
+static void parameter(struct fixture *f, uint64_t address, enum mt_parameter is)
 {
-	write_event_on(&f->w, 0, MT_PARAMETER, address, (uint64_t)says, NONE, f->python);
+	write_event_on(&f->w, 0, MT_PARAMETER, address, is, NONE, f->python);
 }
 
 /* Parameters of 30 and 20; the optimizer gets those of 20, and one that is too small to count. The
@@ -102,21 +102,21 @@ static void what_leads_to_no_parameter_of_an_optimizer_is_needless(void **state)
 	struct fixture *f = *state;
 	const struct metrics *m;
 
-	make(f, f->setup, 30 * MIB);
-	optimizer(f, make(f, f->setup, 20 * MIB), 0);
-	optimizer(f, make(f, f->setup, 512), 0);
+	parameter(f, make(f, f->setup, 20 * MIB), MT_PARAMETER_GIVEN);
+	parameter(f, make(f, f->setup, 512), MT_PARAMETER_GIVEN);
+	parameter(f, make(f, f->setup, 30 * MIB), MT_PARAMETER_UNOWNED);
 	says(f, 3);
 	make(f, f->model, 7 * MIB);
 	says(f, 1);
-	optimizer(f, 0, 1);
+	parameter(f, 0, MT_PARAMETER_USED);
 	make(f, f->model, 3 * MIB);
 	f->w.header.exit_status = 1;
 	fixture_event(f, MT_TENSOR_OOM, MIB, GIB, f->model);
 	m = fixture_report(f)->metrics;
 	assert_int_equal(m->needless, 7 * MIB);
 	assert_int_equal(m->optimized, 20 * MIB);
-	assert_int_equal(m->optimized_count, 2);
-	assert_true(m->optimized_used && m->in_graph);
+	assert_int_equal(m->unowned, 30 * MIB);
+	assert_true(m->optimizers_known && m->optimized_used && m->in_graph);
 	assert_false(m->optimized_elsewhere || m->optimized_replaced);
 }
 
@@ -125,7 +125,7 @@ static void what_was_asked_for_may_be_needless(void **state)
 {
 	struct fixture *f = *state;
 
-	optimizer(f, make(f, f->setup, 20 * MIB), 0);
+	parameter(f, make(f, f->setup, 20 * MIB), MT_PARAMETER_GIVEN);
 	says(f, 3);
 	make(f, f->model, 7 * MIB);
 	f->w.header.exit_status = 1;
@@ -140,18 +140,31 @@ static void an_optimizer_replaces_another(void **state)
 	const struct metrics *m;
 	uint64_t first = make(f, f->setup, 20 * MIB), second = make(f, f->setup, 30 * MIB);
 
-	for (int says = 0; says <= 2; says += 2) {
-		optimizer(f, first, says);
-		optimizer(f, second, says);
-	}
-	optimizer(f, first, 0);
-	optimizer(f, 0, 0);
+	parameter(f, first, MT_PARAMETER_GIVEN);
+	parameter(f, second, MT_PARAMETER_GIVEN);
+	parameter(f, first, MT_PARAMETER_REPLACED);
+	parameter(f, second, MT_PARAMETER_REPLACED);
+	parameter(f, first, MT_PARAMETER_GIVEN);
+	parameter(f, 0, MT_PARAMETER_GIVEN);
 	make(f, f->model, 7 * MIB);
 	m = fixture_report(f)->metrics;
 	assert_int_equal(m->optimized, 20 * MIB);
-	assert_int_equal(m->optimized_count, 2);
 	assert_true(m->optimized_replaced && m->optimized_elsewhere);
-	assert_false(m->optimized_used || m->needless);
+	assert_false(m->optimized_used || m->needless || m->unowned_changed);
+}
+
+static void what_optimizers_have_may_become_unknown(void **state)
+{
+	struct fixture *f = *state;
+	const struct metrics *m;
+
+	parameter(f, make(f, f->setup, 20 * MIB), MT_PARAMETER_GIVEN);
+	parameter(f, 0, MT_PARAMETER_CHANGED);
+	parameter(f, 0, MT_PARAMETER_UNKNOWN);
+	make(f, f->model, 7 * MIB);
+	m = fixture_report(f)->metrics;
+	assert_true(m->unowned_changed);
+	assert_false(m->optimizers_known);
 }
 
 int main(void)
@@ -165,6 +178,7 @@ int main(void)
 		CASE(what_leads_to_no_parameter_of_an_optimizer_is_needless),
 		CASE(what_was_asked_for_may_be_needless),
 		CASE(an_optimizer_replaces_another),
+		CASE(what_optimizers_have_may_become_unknown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
