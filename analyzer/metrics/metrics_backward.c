@@ -76,40 +76,8 @@ static void find_table(const struct metrics_pass *p, const struct device_pass *d
 		m->table_gradient = largest;
 }
 
-void metrics_find_backward(const struct metrics_pass *p, struct device_pass *d,
-			   const struct snapshot *live, bytes old, uint32_t old_blocks)
-{
-	find_kept(p->tables, d->m, live);
-	divide_old(p->tables, d->m, live, old, old_blocks);
-	find_table(p, d, live);
-}
-
-void metrics_note_parameter(struct metrics_pass *p, const struct mt_record *r)
-{
-	union {
-		struct block_tag tag;
-		uint64_t time;
-	} u;
-	struct mt_record block;
-	int is_given = r->bytes == MT_PARAMETER_GIVEN;
-
-	p->optimizers_known |= is_given;
-	p->optimized_elsewhere |= is_given && !r->address;
-	p->optimized_used |= r->bytes == MT_PARAMETER_USED;
-	p->optimized_replaced |= r->bytes == MT_PARAMETER_REPLACED;
-	p->unowned_changed |= r->bytes == MT_PARAMETER_CHANGED;
-	p->optimizers_unknown |= r->bytes == MT_PARAMETER_UNKNOWN;
-	if (!r->address || !live_set_take(&p->live, MT_TENSOR_ALLOC, r->address, &block))
-		return;
-	u.tag = tag_of(&block);
-	u.tag.is_unowned |= r->bytes == MT_PARAMETER_UNOWNED;
-	if (is_given || r->bytes == MT_PARAMETER_USED || r->bytes == MT_PARAMETER_REPLACED)
-		u.tag.is_optimized = r->bytes != MT_PARAMETER_REPLACED;
-	block.time_ns = u.time;
-	live_set_add(&p->live, &block);
-}
-
-void metrics_find_optimized(const struct metrics_pass *p, const struct device_pass *d)
+/* What optimizers have, and what graphs keep that lead to none of it, by the preload's records. */
+static void find_optimized(const struct metrics_pass *p, const struct device_pass *d)
 {
 	struct metrics *m = d->m;
 	const struct failure *f = d->failure;
@@ -137,4 +105,38 @@ void metrics_find_optimized(const struct metrics_pass *p, const struct device_pa
 	/* What was recorded is more certain than the source. */
 	if (m->needless >= m->unoptimized / 2)
 		m->unoptimized = 0;
+}
+
+void metrics_find_backward(const struct metrics_pass *p, struct device_pass *d,
+			   const struct snapshot *live, bytes old, uint32_t old_blocks)
+{
+	find_kept(p->tables, d->m, live);
+	divide_old(p->tables, d->m, live, old, old_blocks);
+	find_table(p, d, live);
+	find_optimized(p, d);
+}
+
+void metrics_note_parameter(struct metrics_pass *p, const struct mt_record *r)
+{
+	union {
+		struct block_tag tag;
+		uint64_t time;
+	} u;
+	struct mt_record block;
+	int is_given = r->bytes == MT_PARAMETER_GIVEN;
+
+	p->optimizers_known |= is_given;
+	p->optimized_elsewhere |= is_given && !r->address;
+	p->optimized_used |= r->bytes == MT_PARAMETER_USED;
+	p->optimized_replaced |= r->bytes == MT_PARAMETER_REPLACED;
+	p->unowned_changed |= r->bytes == MT_PARAMETER_CHANGED;
+	p->optimizers_unknown |= r->bytes == MT_PARAMETER_UNKNOWN;
+	if (!r->address || !live_set_take(&p->live, MT_TENSOR_ALLOC, r->address, &block))
+		return;
+	u.tag = tag_of(&block);
+	u.tag.is_unowned |= r->bytes == MT_PARAMETER_UNOWNED;
+	if (is_given || r->bytes == MT_PARAMETER_USED || r->bytes == MT_PARAMETER_REPLACED)
+		u.tag.is_optimized = r->bytes != MT_PARAMETER_REPLACED;
+	block.time_ns = u.time;
+	live_set_add(&p->live, &block);
 }

@@ -5,14 +5,11 @@
 #include "metrics/metrics_pass.h"
 
 /* `old`: bytes of the `old_blocks` live blocks without frames that backward passes of earlier steps
- * have made. */
+ * have made. The metrics that the source of the job tells are known. */
 void metrics_find_backward(const struct metrics_pass *p, struct device_pass *d,
 			   const struct snapshot *live, bytes old, uint32_t old_blocks);
 
 /* An event MT_PARAMETER. */
 void metrics_note_parameter(struct metrics_pass *p, const struct mt_record *r);
-/* Sets the metrics of what optimizers have, and of what graphs keep that lead to none of it, by the
- * preload's records. */
-void metrics_find_optimized(const struct metrics_pass *p, const struct device_pass *d);
 
 #endif

@@ -1,7 +1,5 @@
 #include "metrics/metrics_models.h"
 
-#include "metrics/metrics_backward.h"
-
 #include "metrics/metrics_counterfactual.h"
 #include "metrics/metrics_head.h"
 #include "source/computed.h"
@@ -449,5 +447,4 @@ void metrics_find_models(const struct metrics_pass *p, const struct device_pass 
 	d->m->teacher_graph = teacher_graph(p, d, live);
 	d->m->rollout_graph = graph_of(p, live, TAGGED(MODEL) | TAGGED(ROLLOUT));
 	find_by_source(p, d->m, live);
-	metrics_find_optimized(p, d);
 }
