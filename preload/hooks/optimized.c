@@ -392,7 +392,7 @@ int optimized_is_needless(int is_recorded)
 		return 0;
 	if (!is_recorded && latest.leaf)
 		note_change(latest.leaf);
-	return 1;
+	return !has_parameter(find_parameter(latest.leaf));
 }
 
 EXPORT grad_fn GRAD_FN;

@@ -24,6 +24,8 @@ with torch.device("cuda"):  # its mode stands between the optimizer and the para
 replaced = layers()
 first = torch.optim.AdamW(replaced.parameters())
 optimizers.append(torch.optim.AdamW(replaced[-1].parameters()))
+kept = layers()
+optimizers += [torch.optim.SGD(kept.parameters(), lr=0.1), torch.optim.SGD(kept[-1].parameters(), lr=0.1)]  # both of them step
 added = layers()
 optimizers[0].add_param_group({"params": added.parameters()})
 
@@ -100,6 +102,25 @@ def behind_a_function():
     return x
 
 
+def of_a_changed_part():
+    """What the part is set to comes into the graph beside the tensor."""
+    x = base[0](rows)
+    x[:20] = prompt[:20]
+    return base[1:](x)
+
+
+def handed_on():
+    """The gradient of what is detached is handed on to the graph before it, as a cache of gradients does."""
+    x = trained().detach().requires_grad_()
+    for k in range(LAYERS):
+        x = x * x
+    return x
+
+
+def of_two_optimizers():
+    return kept[:-1](rows)
+
+
 def summed():
     """Blocks of operations that have one input of either kind."""
     return sum(base[k](rows) * model[k](rows) for k in range(LAYERS))
@@ -119,10 +140,15 @@ def leaves_of(tensor):
     return found
 
 
-parameters = {id(p) for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]}
+parameters = {id(p): p.numel() * p.element_size() for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]}
 truth = {f.__name__: any(id(leaf) in parameters for leaf in leaves_of(f()))
          for f in (trained, not_frozen, taught, judged, behind_a_base, behind_a_prompt, of_frozen_layers, made_under_a_device, of_a_replaced_optimizer,
-                   of_an_added_group, recomputed_later, of_an_input, behind_a_function, summed)}
+                   of_an_added_group, recomputed_later, of_an_input, behind_a_function, of_a_changed_part, handed_on, of_two_optimizers, summed)}
 assert all(leaves_of(globals()[name]()) for name in truth)
+with torch.no_grad():  # an average of weights, and a step
+    for parameter in [*teacher.parameters(), *kept.parameters()]:
+        parameter.mul_(0.9)
+for function in taught, trained, of_two_optimizers:
+    function()
 with open(sys.argv[1], "w") as f:
-    json.dump({"needed": truth, "bytes": sum(p.numel() * p.element_size() for o in optimizers for g in o.param_groups for p in g["params"])}, f)
+    json.dump({"needed": truth, "bytes": sum(parameters.values())}, f)

@@ -9,8 +9,8 @@ from harness import JOBS, Case, python
 NUMBER = {name: number for number, name in mtr.KINDS.items()}
 LARGE = 64 << 10  # MEMTRACE_STACK_MIN
 NONE, NODES, UNKNOWN, NEEDLESS = range(4)  # as `bytes` of the event says it
-GIVEN, USED, REPLACED = range(3)
-NOT_FOLLOWED = {"behind_a_function", "of_an_input", "recomputed_later"}
+GIVEN, USED, REPLACED, UNOWNED, CHANGED, NOT_KNOWN = range(6)
+NOT_FOLLOWED = {"behind_a_function", "of_an_input", "recomputed_later", "of_a_changed_part", "handed_on", "of_two_optimizers"}
 # Results of functions of several kinds of blocks: those before the first parameter that an optimizer has are needless.
 MIXED = {"behind_a_base", "summed"}
 
@@ -21,12 +21,12 @@ class Optimized(Case):
         self.simulate([python(version), os.path.join(JOBS, "optimized.py"), out])
         with open(out) as f:
             truth = json.load(f)
-        trace, now, seen, blocks, has, used = self.trace(), {}, {name: [] for name in truth["needed"]}, {}, {}, 0
+        trace, now, seen, blocks, has, said = self.trace(), {}, {name: [] for name in truth["needed"]}, {}, {}, []
         for _, address, size, stack, thread, kind, _ in trace.records():
             if kind == NUMBER["GRAD_MODE"]:
                 now[thread] = size
             elif kind == NUMBER["PARAMETER"]:
-                used += size == USED
+                said.append(size)
                 if size in (GIVEN, USED):
                     has[address] = blocks[address]
                 elif size == REPLACED:
@@ -36,7 +36,8 @@ class Optimized(Case):
                 names = [function for function, *_ in trace.stack(stack) if function in seen]
                 if size >= LARGE and names:
                     seen[names[0]].append(now[thread])
-        self.assertGreater(used, 4 * 12)
+        self.assertGreater(said.count(USED), 4 * 12)
+        self.assertEqual([said.count(CHANGED), said.count(NOT_KNOWN)], [1, 0])
         self.assertEqual(sum(has.values()), truth["bytes"])
         for name, states in seen.items():
             states = set(states[2:]) if name in {"behind_a_prompt", "of_frozen_layers"} else set(states)
@@ -47,6 +48,10 @@ class Optimized(Case):
         self.assertLessEqual(seen["of_an_input"].count(NEEDLESS), 2)  # the input itself, which has no node
         self.assertGreater(seen["recomputed_later"].count(NEEDLESS), 0)
         self.assertEqual(set(seen["behind_a_base"]), {NODES})
+        self.assertEqual(set(seen["of_a_changed_part"][-12:]), {NODES})
+        self.assertLess(seen["handed_on"].count(NEEDLESS), 3)
+        self.assertEqual(set(seen["of_two_optimizers"][:20]), {NEEDLESS})
+        self.assertEqual(set(seen["of_two_optimizers"][-10:]), {NODES})
         self.assertLess(seen["behind_a_function"].count(NEEDLESS), 12)
         self.assertEqual(set(seen["behind_a_function"][-12:]), {NODES})
         self.assertEqual(set(seen["summed"]), {NODES, NEEDLESS})
