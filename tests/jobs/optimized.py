@@ -25,7 +25,8 @@ replaced = layers()
 first = torch.optim.AdamW(replaced.parameters())
 optimizers.append(torch.optim.AdamW(replaced[-1].parameters()))
 kept = layers()
-optimizers += [torch.optim.SGD(kept.parameters(), lr=0.1), torch.optim.SGD(kept[-1].parameters(), lr=0.1)]  # both of them step
+optimizers.append(torch.optim.SGD(kept.parameters(), lr=0.1))  # it steps beside the next one
+optimizers.append(torch.optim.SGD(kept[-1].parameters(), lr=0.1))
 added = layers()
 optimizers[0].add_param_group({"params": added.parameters()})
 
