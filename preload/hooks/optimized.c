@@ -71,8 +71,7 @@ static struct {
 	atomic_int is_unknown;  /* an optimizer may have others */
 	atomic_int is_adding;   /* a thread, where Python has no lock */
 	atomic_int is_needless_seen;
-	atomic_uint
-		changed_in; /* generation + 1 of the recording that says so, see note_change() */
+	atomic_uint changed_in;            /* generation + 1 of the recording that says so */
 	_Atomic(uintptr_t) askers[ASKERS]; /* return addresses before the recording */
 } known;
 
