@@ -300,10 +300,10 @@ class Inspector(lightning.LightningModule):
 
     def __init__(self, own):
         super().__init__()
-        self.own, self.net = [own], Edges(own)
+        self.own, self.model = [own], Edges(own)
 
     def forward(self, walls):
-        return self.net(walls)
+        return self.model(walls)
 
     def training_step(self, batch, batch_idx):
         return self.own[0].loss(batch)
@@ -342,7 +342,7 @@ class CracksWithLightning(Job):
 
     def build(self):
         self.module = Inspector(self)
-        self.model = self.module.net
+        self.model = self.module.model
         self.loaders = [torch.utils.data.DataLoader(Walls(n * self.size, self), batch_size=self.size) for n in (32, 2)]
         quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
         self.trainer = lightning.Trainer(**{"max_steps": self.steps, "accelerator": "gpu", "devices": 1, "val_check_interval": 3, "num_sanity_val_steps": 0,
