@@ -22,6 +22,8 @@ static void a_graph_that_stays_in_the_backward_pass(void **state)
 	struct metrics m = graphs_of_two_steps();
 
 	(void)state;
+	assert_saving(&m, "LEAK_GRAPH_RETAINED", SAVING_AT_LEAST, 800 * MIB);
+	m.leak_steps = 4;
 	assert_saving(&m, "LEAK_GRAPH_RETAINED", SAVING_ABOUT, 800 * MIB);
 	m.in_forward = 0;
 	m.in_backward = 1;
@@ -245,6 +247,35 @@ static void data_of_the_set_up_saves_at_least_what_lies_there(void **state)
 	assert_saving(&m, "DATA_IN_SETUP", SAVING_AT_LEAST, 1600 * MIB);
 }
 
+/* A tensor of 600 MiB, of which a batch may be a part: another input of 200 MiB shows that. */
+static void a_batch_may_be_a_part_of_the_data(void **state)
+{
+	struct metrics m = failure_in_forward();
+
+	(void)state;
+	m.data = 600 * MIB;
+	m.data_blocks = 1;
+	m.batch_inputs = 610 * MIB;
+	m.activations = 300 * MIB;
+	assert_saving(&m, "DATA_ON_GPU", SAVING_ABOUT, 600 * MIB);
+	m.batch_inputs = 800 * MIB;
+	assert_saving(&m, "DATA_ON_GPU", SAVING_AT_FAILURE, 600 * MIB);
+}
+
+/* A copy of 600 MiB: in the first step, more of it may be to come. */
+static void copies_of_the_first_step_are_the_least(void **state)
+{
+	struct metrics m = failure_in_forward();
+
+	(void)state;
+	m.param_copies = 600 * MIB;
+	m.parameters = 1200 * MIB;
+	m.activations = 300 * MIB;
+	assert_saving(&m, "SECOND_MODEL", SAVING_ABOUT, 600 * MIB);
+	m.step = m.steps = 1;
+	assert_saving(&m, "SECOND_MODEL", SAVING_AT_LEAST, 600 * MIB);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -260,6 +291,8 @@ int main(void)
 		cmocka_unit_test(logits_of_a_prompt_are_not_all_of_a_peak),
 		cmocka_unit_test(data_of_the_set_up_saves_at_least_what_lies_there),
 		cmocka_unit_test(a_layer_of_an_evaluation_stays),
+		cmocka_unit_test(a_batch_may_be_a_part_of_the_data),
+		cmocka_unit_test(copies_of_the_first_step_are_the_least),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -326,6 +326,10 @@ static void little_weights_add_little_to_graphs(void **state)
 	assert_saving(&m, "LEAK_GRAPH_RETAINED", SAVING_AT_LEAST, 600 * MIB);
 	m.parameters = 59 * MIB;
 	assert_saving(&m, "LEAK_GRAPH_RETAINED", SAVING_ABOUT, 600 * MIB);
+	/* Of nothing but three graphs. */
+	m.kept = 560 * MIB;
+	assert_saving(&m, "LEAK_GRAPH_RETAINED", SAVING_AT_LEAST, 600 * MIB);
+	m.kept = 500 * MIB;
 	/* The base has no gradients. */
 	m.tags = TAGGED(ADAPTER);
 	m.parameters = 700 * MIB;
