@@ -175,6 +175,8 @@ WIDER = [
     "  backward pass uses. `all_forward_first` and others of its cause: LOSSES_OF_A_LOOP, a rule that there was not, is right as LOSSES_SUMMED is.",
     "`dtype_left_out`, `linear_after_flatten`: STATIC_PEAK, a rule that there was not, is right, as STATIC_OVER_BUDGET is: it says that weights take most, and to load them in 16 bits or to",
     "  shard them",
+    "`k_head_only`, `s_linear_probe`, `reference_with_graph`, `u_two_teachers` and others of their causes: UNOPTIMIZED_GRAPH is right, which names parameters that no optimizer has and says",
+    "  requires_grad_(False), as the fixed forms do, or no_grad(). It was one of the script's source alone when the draws before seed 10701 were judged.",
 ]
 
 
@@ -189,7 +191,7 @@ def page(counts):
     lines += ["Families that were made after the rules: %s; faults: those of `faults_%s.py`." % (
         ", ".join(sorted(NEW_FAMILIES)), ".py`, `faults_".join(sorted(NEW))), ""]
     lines += ["## What counts as right, and did not at first", "", "BUFFERS_LARGE, CALL_UNUSED, DOUBLE_FROM_THE_START, EVAL_MODE_GRAPH, FIRST_MODEL_GRAPH, GENERATOR_GRAPH, GRADIENT_SETS, HOOKS_STORE, LATE_MODEL, LAYERS_STORED, "
-              "LOSS_NETWORK_GRAPH, ROLLOUT_GRAPH, STATIC_PEAK, TABLE_GRADIENT, TEACHER_GRAPH and WIDE_LABELS are newer than many causes of faults.", ""] + [line if line.startswith(" ") else "- " + line for line in WIDER] + [""]
+              "LOSS_NETWORK_GRAPH, ROLLOUT_GRAPH, STATIC_PEAK, TABLE_GRADIENT, TEACHER_GRAPH, UNOPTIMIZED_GRAPH and WIDE_LABELS are newer than many causes of faults.", ""] + [line if line.startswith(" ") else "- " + line for line in WIDER] + [""]
     lines += ["## Confidence", "", "As it was told, by the table of the draws before these; `analyzer/diagnose/confidence.def` has the sum of these, of the sets before and of the whole scripts below (`tests/population/measured.json`).", ""] + calibration(counts)
     lines += ["## Families of jobs", ""] + table_of(counts, "family", "family")
     lines += ["## Faults", ""] + table_of(counts, "fault", "fault")
