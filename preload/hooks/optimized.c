@@ -36,9 +36,14 @@
 #define GRAD_FN _ZNK2at10TensorBase7grad_fnEv
 #define ACCUMULATOR _ZN5torch8autograd4impl16grad_accumulatorERKN2at6TensorE
 
-/* at::TensorBase holds one pointer, to a c10::TensorImpl. */
-typedef const union node *const *grad_fn(void *const *tensor);
-/* `result`: room for a pointer to a node that counts its references. */
+/*
+ * at::TensorBase holds one pointer, to a c10::TensorImpl. The first function returns a reference to
+ * a pointer to a node; the second one fills `result`, a pointer to a node that counts its
+ * references, and returns its address, as every function does whose result is a class with a
+ * destructor. The name of a function does not tell what it returns: in a version of PyTorch where
+ * that is otherwise, both pass everything on, and nothing is read.
+ */
+typedef const union node *const *grad_fn(void *const *tensor, void *more);
 typedef void *accumulator(void *result, void *const *tensor);
 
 static void give_up(void);
@@ -396,7 +401,7 @@ int optimized_is_needless(int is_recorded)
 
 EXPORT grad_fn GRAD_FN;
 
-const union node *const *GRAD_FN(void *const *tensor)
+const union node *const *GRAD_FN(void *const *tensor, void *more)
 {
 	static const union node *const none[2];
 	const void *caller = __builtin_return_address(0);
@@ -409,9 +414,9 @@ const union node *const *GRAD_FN(void *const *tensor)
 	if (!is_beside && settings.NODES && tensor && *tensor)
 		asked_from_outside((uintptr_t)caller, *tensor);
 	/* Of a view that was changed in place, a node is made within this call. */
-	node = forward ? forward(tensor) : none;
+	node = forward ? forward(tensor, more) : none;
 	latest = outer;
-	if (is_beside && *node && is_followed())
+	if (is_beside && is_followed() && (const void *)node != (const void *)tensor && *node)
 		add_node(*node);
 	return node;
 }
@@ -423,13 +428,14 @@ void *ACCUMULATOR(void *result, void *const *tensor)
 	int is_beside;
 	accumulator *forward = (accumulator *)callers_real(
 		&real.accumulator, __builtin_return_address(0), TEXT(ACCUMULATOR), &is_beside);
+	void *returned;
 
 	if (!forward) {
 		*(void **)result = NULL;
 		return result;
 	}
-	forward(result, tensor);
-	if (*(void *const *)result && is_followed())
+	returned = forward(result, tensor);
+	if (is_followed() && returned == result && *(void *const *)result)
 		add_leaf((uintptr_t)*tensor);
-	return result;
+	return returned;
 }
