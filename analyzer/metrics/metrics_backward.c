@@ -103,6 +103,7 @@ static void find_optimized(const struct metrics_pass *p, const struct device_pas
 	    tags_at(p, f->stack) & TAGGED(MODEL))
 		add(&m->needless, f->requested);
 	/* What was recorded is more certain than the source. */
+	m->source_agrees = m->unoptimized > 0 && m->needless > 0;
 	if (m->needless >= m->unoptimized / 2)
 		m->unoptimized = 0;
 }

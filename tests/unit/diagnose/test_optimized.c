@@ -63,6 +63,20 @@ static void an_optimizer_of_copies_has_no_parameter_of_the_model(void **state)
 	assert_cause(&m, "ACT_PEAK");
 }
 
+/* In the first step nothing shows yet whether something else trains them, unless the source does.
+ */
+static void the_first_step_is_less_sure(void **state)
+{
+	struct metrics m = needless_pass();
+	int later = confidence_of_cause(&m);
+
+	(void)state;
+	m.step = m.steps = 1;
+	assert_int_equal(confidence_of_cause(&m), later - 1);
+	m.source_agrees = 1;
+	assert_int_equal(confidence_of_cause(&m), later);
+}
+
 /* Of 600 MiB of gradients 550 are of parameters that no optimizer has. SGD has no states that would
  * tell. */
 static void gradients_beyond_what_optimizers_have_are_unused(void **state)
@@ -86,6 +100,7 @@ int main(void)
 		cmocka_unit_test(a_graph_that_leads_to_nothing_trained_is_needless),
 		cmocka_unit_test(where_optimizers_are_not_known_nothing_is_needless),
 		cmocka_unit_test(an_optimizer_of_copies_has_no_parameter_of_the_model),
+		cmocka_unit_test(the_first_step_is_less_sure),
 		cmocka_unit_test(gradients_beyond_what_optimizers_have_are_unused),
 	};
 
