@@ -76,17 +76,23 @@ static void find_table(const struct metrics_pass *p, const struct device_pass *d
 		m->table_gradient = largest;
 }
 
+static int has_event(const struct metrics_pass *p, enum mt_parameter which)
+{
+	return (p->parameter_events >> which & 1) != 0;
+}
+
 /* What optimizers have, and what graphs keep that lead to none of it, by the preload's records. */
 static void find_optimized(const struct metrics_pass *p, const struct device_pass *d)
 {
 	struct metrics *m = d->m;
 	const struct failure *f = d->failure;
 
-	m->optimizers_known = p->optimizers_known && !p->optimizers_unknown;
+	m->optimizers_known =
+		has_event(p, MT_PARAMETER_GIVEN) && !has_event(p, MT_PARAMETER_UNKNOWN);
+	m->optimized_used = has_event(p, MT_PARAMETER_USED);
+	m->optimized_replaced = has_event(p, MT_PARAMETER_REPLACED);
+	m->unowned_changed = has_event(p, MT_PARAMETER_CHANGED);
 	m->optimized_elsewhere = p->optimized_elsewhere;
-	m->unowned_changed = p->unowned_changed;
-	m->optimized_used = p->optimized_used;
-	m->optimized_replaced = p->optimized_replaced;
 	for (size_t i = 0; i <= p->live.mask; i++) {
 		const struct mt_record *r = &p->live.slots[i];
 		struct block_tag tag = tag_of(r);
@@ -95,17 +101,10 @@ static void find_optimized(const struct metrics_pass *p, const struct device_pas
 			continue;
 		add(&m->optimized, tag.is_optimized ? r->bytes : 0);
 		add(&m->unowned, tag.is_unowned && !tag.is_optimized ? r->bytes : 0);
-		add(&m->needless,
-		    tag.nodes == NODES_NEEDLESS && tags_at(p, r->stack) & TAGGED(MODEL) ? r->bytes
-											: 0);
+		add(&m->needless, metrics_is_needless(p, tag.nodes, r->stack) ? r->bytes : 0);
 	}
-	if (f && p->grad_modes.threads[f->when.thread] == NODES_NEEDLESS &&
-	    tags_at(p, f->stack) & TAGGED(MODEL))
+	if (f && metrics_is_needless(p, p->grad_modes.threads[f->when.thread], f->stack))
 		add(&m->needless, f->requested);
-	/* What was recorded is more certain than the source. */
-	m->source_agrees = m->unoptimized > 0 && m->needless > 0;
-	if (m->needless >= m->unoptimized / 2)
-		m->unoptimized = 0;
 }
 
 void metrics_find_backward(const struct metrics_pass *p, struct device_pass *d,
@@ -126,12 +125,10 @@ void metrics_note_parameter(struct metrics_pass *p, const struct mt_record *r)
 	struct mt_record block;
 	int is_given = r->bytes == MT_PARAMETER_GIVEN;
 
-	p->optimizers_known |= is_given;
+	if (r->bytes < 0 || r->bytes > MT_PARAMETER_UNKNOWN)
+		return;
+	p->parameter_events |= 1u << r->bytes;
 	p->optimized_elsewhere |= is_given && !r->address;
-	p->optimized_used |= r->bytes == MT_PARAMETER_USED;
-	p->optimized_replaced |= r->bytes == MT_PARAMETER_REPLACED;
-	p->unowned_changed |= r->bytes == MT_PARAMETER_CHANGED;
-	p->optimizers_unknown |= r->bytes == MT_PARAMETER_UNKNOWN;
 	if (!r->address || !live_set_take(&p->live, MT_TENSOR_ALLOC, r->address, &block))
 		return;
 	u.tag = tag_of(&block);

@@ -5,7 +5,7 @@
 #include "metrics/metrics_pass.h"
 
 /* `old`: bytes of the `old_blocks` live blocks without frames that backward passes of earlier steps
- * have made. The metrics that the source of the job tells are known. */
+ * have made. */
 void metrics_find_backward(const struct metrics_pass *p, struct device_pass *d,
 			   const struct snapshot *live, bytes old, uint32_t old_blocks);
 

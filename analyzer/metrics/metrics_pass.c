@@ -84,12 +84,14 @@ static void record_alloc(struct metrics_pass *p, struct device_pass *d, const st
 	unsigned thread = p->tables->thread_flags[r->thread];
 	int autograd = (thread & THREAD_AUTOGRAD) != 0, new = is_new(d);
 	uint32_t stack = r->stack < p->tables->stack_count ? r->stack : MT_NO_STACK;
-	unsigned removed_by = counterfactuals_of(p, d, stack, autograd, r->bytes, new);
+	unsigned nodes = p->grad_modes.threads[r->thread];
+	unsigned removed_by = counterfactuals_of(p, d, stack, autograd, r->bytes, new) |
+			      COUNTERFACTUAL(UNOPTIMIZED, metrics_is_needless(p, nodes, stack));
 	union {
 		struct block_tag tag;
 		uint64_t time;
 	} u = { .tag = { .run = d->run & 0xfffffff,
-			 .nodes = p->grad_modes.threads[r->thread] & 3,
+			 .nodes = nodes & 3,
 			 .step = (uint16_t)d->step,
 			 .removed_by = (uint16_t)(removed_by & 0x7fff),
 			 .before_calls = !d->called && !d->backward_seen } };
@@ -296,6 +298,7 @@ static void on_keyframe_begin(void *context)
 
 	live_set_clear(&p->live);
 	grad_modes_gap(&p->grad_modes);
+	p->parameter_events |= 1u << MT_PARAMETER_UNKNOWN; /* events are missing here */
 	for (unsigned i = 0; i < MT_MAX_DEVICES; i++) {
 		struct device_pass *d = &p->devices[i];
 

@@ -33,7 +33,8 @@ enum counterfactual {
 	WITHOUT_OWN_LOGITS,  /* the outputs of a head, and all blocks out of proportion */
 	WITHOUT_TEACHER,     /* by the names of classes and functions */
 	WITHOUT_ROLLOUT,     /* by such names, or by the source of the job */
-	WITHOUT_UNOPTIMIZED, /* by the source of the job, as the next one */
+	WITHOUT_UNOPTIMIZED, /* by the preload's records, or by the source of the job, as the next
+				one */
 	WITHOUT_GENERATED,
 	COUNTERFACTUALS
 };
@@ -52,10 +53,10 @@ static_assert(COUNTERFACTUALS <= 15, "the tag has a bit for each");
 static_assert(sizeof(struct block_tag) == sizeof(uint64_t), "the tag replaces the time");
 
 struct step_levels {
-	bytes floor, peak;       /* least and most allocated */
-	bytes pass_peak;         /* most allocated outside of the optimizer's step */
-	bytes optimizer_peak;    /* most allocated in it */
-	bytes evaluation_peak;   /* most allocated in an evaluation behind it, beside the states */
+	bytes floor, peak;     /* least and most allocated */
+	bytes pass_peak;       /* most allocated outside of the optimizer's step, and of the next */
+	bytes optimizer_peak;  /* most allocated in it */
+	bytes evaluation_peak; /* most allocated in an evaluation behind the optimizer's step */
 	bytes reserved, outside; /* at its end */
 	uint32_t retries, calls; /* of the allocator: retries; segments allocated or freed */
 	bytes emptied;           /* segments that empty_cache() had freed before one was bought */
@@ -193,11 +194,8 @@ struct metrics_pass {
 	struct workspace_sizes workspaces;
 	struct live_set live;
 	struct grad_modes grad_modes;
-	/* By MT_PARAMETER events: an optimizer has parameters; what it has is not known any more;
-	 * some are not on the device; a graph needs the gradient of one; an optimizer has replaced
-	 * another; a parameter that no optimizer has was changed. */
-	int optimizers_known, optimizers_unknown, optimized_elsewhere, optimized_used;
-	int optimized_replaced, unowned_changed;
+	unsigned parameter_events; /* 1 << enum mt_parameter of those until now */
+	int optimized_elsewhere;   /* an optimizer got one that is not on the device */
 	struct device_pass devices[MT_MAX_DEVICES];
 	/* Pinned host memory of the process: all, blocks of a power of two, NCCL's and its peak. */
 	bytes pinned, pinned_powers, nccl_pinned, nccl_pinned_peak;
@@ -208,6 +206,12 @@ struct metrics_pass {
 static inline stack_tags tags_at(const struct metrics_pass *p, uint32_t stack)
 {
 	return stack < p->tables->stack_count ? p->tags[stack] : 0;
+}
+
+/* Was it made in a model by operations whose nodes lead to no parameter that an optimizer has? */
+static inline int metrics_is_needless(const struct metrics_pass *p, unsigned nodes, uint32_t stack)
+{
+	return nodes == NODES_NEEDLESS && tags_at(p, stack) & TAGGED(MODEL);
 }
 
 static inline struct block_tag tag_of(const struct mt_record *r)

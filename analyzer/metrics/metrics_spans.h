@@ -10,7 +10,7 @@
 void metrics_enter_spans(const struct metrics_pass *p, struct device_pass *d, uint64_t time);
 /* A forward pass begins. */
 void metrics_begin_run(struct device_pass *d);
-/* Adds the levels of the step that goes on to the list. */
+/* Appends the levels of the current step to the list, and begins the next one. */
 void metrics_end_step(struct device_pass *d);
 
 /* The level has risen until now, and what comes next is a free, or the end of a step. */

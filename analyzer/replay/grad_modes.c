@@ -20,13 +20,14 @@ void grad_modes_release(struct grad_modes *g)
 /* Several threads may have no id of their own. */
 void grad_modes_event(struct grad_modes *g, const struct mt_record *r)
 {
-	enum made_nodes made = r->bytes == 0   ? NODES_NONE
-			       : r->bytes == 1 ? NODES_MADE
-			       : r->bytes == 3 ? NODES_NEEDLESS
-					       : NODES_UNKNOWN;
+	static const uint8_t made[] = { [MT_NODES_NONE] = NODES_NONE,
+					[MT_NODES_MADE] = NODES_MADE,
+					[MT_NODES_UNKNOWN] = NODES_UNKNOWN,
+					[MT_NODES_NEEDLESS] = NODES_NEEDLESS };
+	int is_known = r->bytes >= 0 && r->bytes < (int64_t)ARRAY_SIZE(made);
 
 	if (r->thread != MT_NO_THREAD)
-		g->threads[r->thread] = (uint8_t)made;
+		g->threads[r->thread] = is_known ? made[r->bytes] : NODES_UNKNOWN;
 }
 
 void grad_modes_gap(struct grad_modes *g)

@@ -43,6 +43,14 @@ enum mt_event {
 #undef EVENT
 };
 
+/* `bytes` of MT_GRAD_MODE: what the thread's operations do with nodes of the autograd graph. */
+enum mt_grad_mode {
+	MT_NODES_NONE,    /* they make none: gradients are disabled */
+	MT_NODES_MADE,    /* they make nodes */
+	MT_NODES_UNKNOWN, /* it is not known */
+	MT_NODES_NEEDLESS /* nodes that lead to no parameter which an optimizer of PyTorch has */
+};
+
 /* `bytes` of MT_PARAMETER. `address` is that of the tensor's storage; 0: that is not on the device.
  */
 enum mt_parameter {

@@ -18,7 +18,12 @@
 /* ThreadSanitizer does not see that mremap() gives memory which was a thread's before. */
 #if defined(__SANITIZE_THREAD__)
 #define MAPPING_GROWS 0
-#else
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define MAPPING_GROWS 0
+#endif
+#endif
+#ifndef MAPPING_GROWS
 #define MAPPING_GROWS 1
 #endif
 
@@ -32,12 +37,11 @@ static inline void *mapping_private(size_t bytes, int flags)
 	if (page == MAP_FAILED)
 		return NULL;
 	(void)munlock(page, MAPPING_PAGE);
-	errno = 0;
 	all = MAPPING_GROWS ? mremap(page, MAPPING_PAGE, bytes, MREMAP_MAYMOVE) : MAP_FAILED;
 	if (all != MAP_FAILED)
 		return all;
 	(void)munmap(page, MAPPING_PAGE);
-	if (errno == ENOMEM)
+	if (MAPPING_GROWS && errno == ENOMEM)
 		return NULL;
 	all = mmap(NULL, bytes, MAPPING_ACCESS, kind, -1, 0);
 	return all != MAP_FAILED ? all : NULL;

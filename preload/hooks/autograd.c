@@ -92,16 +92,10 @@ void autograd_forget(void)
 
 /* ---- the forward pass ---- */
 
-/* The numbers of a thread follow one another, and those of two threads begin at other places. */
-static size_t slot_of(uint64_t thread, uint64_t number)
-{
-	return (number + thread * (MADE / 8 + 1)) % MADE;
-}
-
 static void keep(uint64_t number, uint32_t stack)
 {
 	uint64_t thread = node_thread();
-	size_t i = slot_of(thread, number);
+	size_t i = node_slot(thread, number, MADE);
 
 	if (!thread)
 		return;
@@ -163,9 +157,9 @@ static void note_grad_mode(unsigned device, int is_of_node)
 	static const struct pystack_place none;
 
 	grad_mode_note(device,
-		       !is_of_node || !making.is_torchs                 ? NO_NODE
-		       : optimized_is_needless(grad_mode_is_needless()) ? NEEDLESS_NODE
-									: NODE,
+		       !is_of_node || !making.is_torchs ? NO_NODE
+		       : optimized_is_needless()        ? NEEDLESS_NODE
+							: NODE,
 		       making.is_torchs ? &making.place : &none);
 }
 
@@ -193,7 +187,7 @@ void autograd_failed(unsigned device)
 /* The stack of the block that came with a node; MT_NO_STACK: not known. */
 static uint32_t stack_of(uint64_t thread, uint64_t number)
 {
-	size_t i = slot_of(thread, number);
+	size_t i = node_slot(thread, number, MADE);
 	uint32_t stack = __atomic_load_n(&made[i].stack, __ATOMIC_RELAXED);
 	uint64_t check = __atomic_load_n(&made[i].check, __ATOMIC_RELAXED);
 

@@ -10,7 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define EXPORT __attribute__((visibility("default")))
+#include "base/export.h"
+
 #define TEXT_OF(x) #x
 #define TEXT(x) TEXT_OF(x) /* the name of a function, which is a macro, as text */
 #define CALLERS 16         /* objects whose functions are remembered */

@@ -19,6 +19,8 @@
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
+#include "base/export.h"
+
 #include "hooks/nccl.h"
 #include "hooks/nesting.h"
 #include "hooks/real.h"
@@ -40,8 +42,6 @@ cudaError_t cudaThreadExit(void);
 #define NOT_LOADED CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND
 
 #define CALLER __builtin_return_address(0)
-
-#define EXPORT __attribute__((visibility("default")))
 
 #define ALLOC(symbol, ...) EXPORT __typeof__(symbol) symbol;
 #define POOL ALLOC

@@ -22,9 +22,6 @@
 
 typedef _Bool is_enabled(void);
 
-/* What operations do with nodes, as `bytes` of the event says it. */
-enum made { MAKE_NONE = 0, MAKE_NODES = 1, NOT_KNOWN = 2, MAKE_NEEDLESS = 3 };
-
 static struct {
 	_Atomic(is_enabled *) enabled;
 	atomic_int is_missing; /* this version of PyTorch has no such function, or there are two */
@@ -34,7 +31,7 @@ static struct {
 static __thread struct {
 	uint32_t generation;
 	uint16_t since; /* large blocks since it was recorded */
-	uint8_t made;   /* enum made */
+	uint8_t made;   /* enum mt_grad_mode */
 	uint8_t quiet;  /* large blocks in a row without a node, up to QUIET */
 	/* The outermost function that made its node where gradients were enabled, and may run. */
 	uint8_t in_function;
@@ -88,35 +85,33 @@ void grad_mode_function(void)
 
 /* What the thread's operations do now. Within an operation that has made its node and no block,
  * hooks of the job run with gradients disabled: what they make may be kept by the graph. */
-static enum made made_now(int enabled, enum node_of_block node, const struct pystack_place *latest)
+static enum mt_grad_mode made_now(int enabled, enum node_of_block node,
+				  const struct pystack_place *latest)
 {
 	if (node)
-		return node == NODE ? MAKE_NODES : MAKE_NEEDLESS;
+		return node == NODE ? MT_NODES_MADE : MT_NODES_NEEDLESS;
 	if (!enabled && !is_in_function())
-		return latest->frame && pystack_is_within(latest) ? NOT_KNOWN : MAKE_NONE;
-	return (now.made == MAKE_NODES || now.made == MAKE_NEEDLESS) && now.quiet < QUIET
-		       ? (enum made)now.made
-		       : NOT_KNOWN;
-}
-
-int grad_mode_is_needless(void)
-{
-	return now.generation == event_generation() && now.made == MAKE_NEEDLESS;
+		return latest->frame && pystack_is_within(latest) ? MT_NODES_UNKNOWN
+								  : MT_NODES_NONE;
+	return (now.made == MT_NODES_MADE || now.made == MT_NODES_NEEDLESS) && now.quiet < QUIET
+		       ? (enum mt_grad_mode)now.made
+		       : MT_NODES_UNKNOWN;
 }
 
 void grad_mode_note(unsigned device, enum node_of_block node, const struct pystack_place *latest)
 {
 	int enabled = gradients_are_enabled();
 	uint32_t generation = event_generation();
-	enum made made;
+	enum mt_grad_mode made;
 
 	if (enabled < 0)
 		return;
 	if (now.generation != generation)
-		now.made = NOT_KNOWN;
+		now.made = MT_NODES_UNKNOWN;
 	now.quiet = node ? 0 : now.quiet + (now.quiet < QUIET);
 	made = made_now(enabled, node, latest);
-	if (now.generation == generation && made == (enum made)now.made && ++now.since < AGAIN)
+	if (now.generation == generation && made == (enum mt_grad_mode)now.made &&
+	    ++now.since < AGAIN)
 		return;
 	if (event_write(MT_GRAD_MODE, device, 0, made, MT_NO_STACK) == MT_UNKNOWN)
 		return;

@@ -23,9 +23,6 @@ enum node_of_block { NO_NODE, NODE, NEEDLESS_NODE };
  */
 void grad_mode_note(unsigned device, enum node_of_block node, const struct pystack_place *latest);
 
-/* Is the thread's state in the recording that its nodes are needless? */
-int grad_mode_is_needless(void);
-
 /* The process has two copies of PyTorch: nothing is known any more. */
 void grad_mode_give_up(void);
 

@@ -2,6 +2,7 @@
 #ifndef PRELOAD_NODE_H
 #define PRELOAD_NODE_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 /* What torch::autograd::Node (torch/csrc/autograd/function.h) holds behind the count of its
@@ -28,6 +29,13 @@ uint64_t node_thread(void);
 
 /* A library was unloaded: finds PyTorch's own function again. */
 void node_forget(void);
+
+/* The place of a node in a table of the latest `room` nodes of all threads, a power of 2: the
+ * numbers of a thread follow one another, and those of two threads begin at other places. */
+static inline size_t node_slot(uint64_t thread, uint64_t number, size_t room)
+{
+	return (number + thread * (room / 8 + 1)) % room;
+}
 
 /* A number for the node that a thread made with that number of its own. */
 static inline uint64_t node_key(uint64_t thread, uint64_t number)

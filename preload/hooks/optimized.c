@@ -28,7 +28,8 @@
 
 #define PARAMETERS (1u << 16) /* room; a power of 2 */
 #define NEEDLESS (1u << 17)   /* needless nodes that are remembered; a power of 2 */
-#define UNOWNED (1u << 12)    /* tensors that are remembered; a power of 2 */
+#define UNOWNED (1u << 14)    /* leaves that are remembered; a power of 2 */
+#define PROBES 4              /* places of a leaf among these */
 #define GROUPS 64             /* places that made an optimizer */
 #define ASKERS 8              /* places that asked for nodes before the recording began */
 #define MIX 0x9e3779b97f4a7c15u
@@ -63,8 +64,8 @@ static struct {
 		_Atomic(uintptr_t) impl;
 		_Atomic(uint8_t) group;
 		_Atomic(uint8_t) used_in; /* low bits of generation + 1 of a recording */
-		uint8_t device;
-		uint64_t address;
+		_Atomic(uint8_t) device;
+		_Atomic(uint64_t) address;
 	} list[PARAMETERS];
 	struct {
 		uint32_t stack;
@@ -72,9 +73,8 @@ static struct {
 	} groups[GROUPS];
 	unsigned group_count;
 	atomic_uint count;
-	atomic_int is_followed; /* there are parameters, and no optimizer may have others */
 	atomic_int is_unknown;  /* an optimizer may have others */
-	atomic_int is_adding;   /* a thread, where Python has no lock */
+	atomic_int is_changing; /* a thread changes the table */
 	atomic_int is_needless_seen;
 	atomic_uint changed_in;            /* generation + 1 of the recording that says so */
 	_Atomic(uintptr_t) askers[ASKERS]; /* return addresses before the recording */
@@ -82,24 +82,26 @@ static struct {
 
 static _Atomic(uint64_t) needless[NEEDLESS]; /* keys */
 
-/* Parameters that no optimizer has, and of which graphs need the gradients: the version of each
- * when that was seen first. */
-static struct {
+/* Leaves that no optimizer has, and of which graphs need the gradients, each as it was when it was
+ * seen first. */
+static struct leaf {
 	_Atomic(uintptr_t) key;
+	_Atomic(uint64_t) identity; /* see identity_of() */
 	_Atomic(uint32_t) version;
+	_Atomic(uint8_t) is_parameter;
 } unowned[UNOWNED];
 
-/* The latest node of the thread, and the latest of its leaves that no optimizer has. */
+/* The latest node of the thread, the latest parameter that a graph of it needs and no optimizer
+ * has, and the latest of these of which note_change() has seen the version. */
 static __thread struct {
 	uint64_t number;
-	uintptr_t leaf;
+	uintptr_t leaf, checked;
 	uint8_t is_needed, is_needless;
 } latest __attribute__((tls_model("initial-exec")));
 
 /* What optimizers have is not known any more. */
 static void give_up(void)
 {
-	atomic_store(&known.is_followed, 0);
 	if (!atomic_exchange(&known.is_unknown, 1) && recording_already())
 		event_write(MT_PARAMETER, 0, 0, MT_PARAMETER_UNKNOWN, MT_NO_STACK);
 }
@@ -191,15 +193,14 @@ static void note_parameter(const void *impl)
 	atomic_store(&known.list[i].group, (uint8_t)group);
 	atomic_store_explicit(&known.list[i].impl, (uintptr_t)impl, memory_order_release);
 	atomic_fetch_add(&known.count, (unsigned)is_new);
-	atomic_store(&known.is_followed, !atomic_load(&known.is_unknown));
 	event_write(MT_PARAMETER, device, address, MT_PARAMETER_GIVEN, stack);
 }
 
-/* Adds it, unless an optimizer may have asked from that place before the recording began, or
- * another thread adds one right now, where Python has no lock. */
+/* Adds the parameter, unless an optimizer may have asked from that place before the recording
+ * began, or another thread changes the table right now, where Python has no lock. */
 static void add_parameter(uintptr_t caller, const void *impl)
 {
-	int is_one = !atomic_exchange(&known.is_adding, 1);
+	int is_one = !atomic_exchange(&known.is_changing, 1);
 
 	for (unsigned i = 0; i < ASKERS; i++)
 		is_one &= atomic_load(&known.askers[i]) != caller;
@@ -208,7 +209,7 @@ static void add_parameter(uintptr_t caller, const void *impl)
 		return;
 	}
 	note_parameter(impl);
-	atomic_store(&known.is_adding, 0);
+	atomic_store(&known.is_changing, 0);
 }
 
 /* Keeps the place from which a node was asked for, before the recording began. */
@@ -233,16 +234,18 @@ static void asked_from_outside(uintptr_t caller, const void *impl)
 
 	if (!recording_already())
 		keep_asker(caller);
-	else if (pystack_runs("add_param_group") && !atomic_load(&known.is_unknown))
+	else if (!atomic_load(&known.is_unknown) && pystack_runs("add_param_group"))
 		add_parameter(caller, impl);
 	errno = e;
 }
 
 /* ---- nodes ---- */
 
+/* Are there parameters, and may no optimizer have others? */
 static inline int is_followed(void)
 {
-	return atomic_load_explicit(&known.is_followed, memory_order_relaxed);
+	return atomic_load_explicit(&known.count, memory_order_relaxed) &&
+	       !atomic_load_explicit(&known.is_unknown, memory_order_relaxed);
 }
 
 void optimized_node(uint64_t number, int is_torchs)
@@ -254,7 +257,7 @@ void optimized_node(uint64_t number, int is_torchs)
 
 static _Atomic(uint64_t) *needless_slot(uint64_t thread, uint64_t number)
 {
-	return &needless[(number + thread * (NEEDLESS / 8 + 1)) % NEEDLESS];
+	return &needless[node_slot(thread, number, NEEDLESS)];
 }
 
 /* The latest node has an input that needs a gradient. */
@@ -309,32 +312,100 @@ static uintptr_t key_of(uintptr_t impl)
 	return impl ^ (uintptr_t)event_generation() << 48;
 }
 
-static size_t unowned_slot(uintptr_t impl)
+/* What tells a tensor from another one at its address: the pointers to its storage and to what
+ * autograd keeps of it, in either layout. */
+static uint64_t identity_of(uintptr_t impl)
 {
-	return (impl * MIX) >> 52 & (UNOWNED - 1);
+	const uint64_t *words = (const uint64_t *)impl;
+
+	return words[2] ^ words[3] * MIX;
 }
+
+/* The row of a leaf; if it has none, the one that it takes, whose key is another one's. */
+static struct leaf *find_leaf(uintptr_t impl)
+{
+	size_t first = (impl * MIX) >> 50;
+	struct leaf *empty = &unowned[first % UNOWNED];
+
+	for (size_t n = PROBES; n-- > 0;) {
+		struct leaf *l = &unowned[(first + n) % UNOWNED];
+		uintptr_t key = atomic_load_explicit(&l->key, memory_order_acquire);
+
+		if (key == key_of(impl))
+			return l;
+		empty = key ? empty : l;
+	}
+	return empty;
+}
+
+static int is_same_leaf(const struct leaf *l, uintptr_t impl)
+{
+	return atomic_load_explicit(&l->key, memory_order_acquire) == key_of(impl) &&
+	       atomic_load_explicit(&l->identity, memory_order_relaxed) == identity_of(impl);
+}
+
+/*
+ * Something changes the leaf in place, from step to step as an optimizer does: it is of an
+ * optimizer that is no torch.optim.Optimizer, or that was not replaced, or an average of weights.
+ * In the last case, no optimizer has it in truth.
+ */
+static void note_change(uintptr_t impl)
+{
+	uint32_t generation = event_generation() + 1, version;
+	struct leaf *l = find_leaf(impl);
+	size_t i = find_parameter(impl);
+
+	if (atomic_load(&l->key) != key_of(impl))
+		return;
+	version = tensor_version((const void *)impl);
+	if (!version || version == atomic_load(&l->version))
+		return;
+	if (!atomic_load(&known.list[i].impl)) {
+		if (atomic_exchange(&known.changed_in, generation) != generation)
+			event_write(MT_PARAMETER, 0, 0, MT_PARAMETER_CHANGED, MT_NO_STACK);
+	} else if (!atomic_exchange(&known.is_changing, 1)) {
+		replace(known.list[i].group, 0);
+		atomic_store(&known.is_changing, 0);
+	}
+}
+
+int optimized_is_needless(void)
+{
+	int e = errno;
+
+	if (!latest.is_needless || latest.is_needed || !is_followed())
+		return 0;
+	if (latest.leaf != latest.checked)
+		note_change(latest.leaf);
+	latest.checked = latest.leaf;
+	errno = e;
+	return !has_parameter(find_parameter(latest.leaf));
+}
+
+#if defined(__x86_64__)
 
 /* A graph needs the gradient of a leaf that no optimizer has. Is it a parameter? Records that. */
 static int note_unowned(uintptr_t impl)
 {
-	size_t slot = unowned_slot(impl);
+	struct leaf *l = find_leaf(impl);
 	unsigned device = 0;
 	uint64_t address;
-	int e = errno;
+	int e = errno, is_parameter;
 
-	if (atomic_load_explicit(&unowned[slot].key, memory_order_relaxed) == key_of(impl))
-		return 1;
-	if (!recording_already() || !tensor_is_parameter((const void *)impl)) {
-		errno = e;
+	if (is_same_leaf(l, impl))
+		return atomic_load_explicit(&l->is_parameter, memory_order_relaxed);
+	if (!recording_already())
 		return 0;
-	}
-	atomic_store(&unowned[slot].version, tensor_version((const void *)impl));
-	atomic_store(&unowned[slot].key, key_of(impl));
-	address = tensor_address((const void *)impl, &device);
+	is_parameter = tensor_is_parameter((const void *)impl);
+	atomic_store(&l->is_parameter, (uint8_t)is_parameter);
+	atomic_store(&l->version, tensor_version((const void *)impl));
+	atomic_store(&l->identity, identity_of(impl));
+	atomic_store(&l->key, key_of(impl));
+	address = is_parameter ? tensor_address((const void *)impl, &device) : 0;
 	if (address)
 		event_write(MT_PARAMETER, device, address, MT_PARAMETER_UNOWNED, MT_NO_STACK);
 	errno = e;
-	return 1;
+	return is_parameter;
 }
 
 /* A graph needs the gradient of a parameter that an optimizer has, for the first time: where it is
@@ -342,13 +413,15 @@ static int note_unowned(uintptr_t impl)
 static void note_used(size_t slot, uintptr_t impl, uint8_t generation)
 {
 	unsigned device = 0;
-	uint64_t address = 0;
+	uint64_t address;
 	int e = errno;
 
 	if (!recording_already())
 		return;
 	atomic_store(&known.list[slot].used_in, generation);
 	address = tensor_address((const void *)impl, &device);
+	atomic_store(&known.list[slot].device, (uint8_t)device);
+	atomic_store(&known.list[slot].address, address);
 	event_write(MT_PARAMETER, device, address, MT_PARAMETER_USED, MT_NO_STACK);
 	errno = e;
 }
@@ -357,70 +430,20 @@ static inline void add_leaf(uintptr_t impl)
 {
 	size_t slot = find_parameter(impl);
 	uint8_t generation = (uint8_t)(event_generation() + 1);
+	int is_needless = 0;
 
-	if (has_parameter(slot)) {
-		if (atomic_load_explicit(&known.list[slot].used_in, memory_order_relaxed) !=
-		    generation)
-			note_used(slot, impl, generation);
-		add_input(0);
-		return;
-	}
-	latest.leaf = impl;
-	add_input(note_unowned(impl));
+	if (!has_parameter(slot))
+		is_needless = note_unowned(impl);
+	else if (atomic_load_explicit(&known.list[slot].used_in, memory_order_relaxed) !=
+		 generation)
+		note_used(slot, impl, generation);
+	if (is_needless)
+		latest.leaf = impl;
+	add_input(is_needless);
 }
 
-/*
- * Something changes the leaf in place, from step to step as an optimizer does: it is of an
- * optimizer that is no torch.optim.Optimizer, or that was not replaced, or an average of weights.
- * In the last case, no optimizer has it in truth.
- */
-static void note_change(uintptr_t leaf)
-{
-	uint32_t generation = event_generation() + 1, version;
-	size_t slot = unowned_slot(leaf), i = find_parameter(leaf);
-
-	if (atomic_load(&unowned[slot].key) != key_of(leaf))
-		return;
-	version = tensor_version((const void *)leaf);
-	if (!version || version == atomic_load(&unowned[slot].version))
-		return;
-	if (atomic_load(&known.list[i].impl))
-		replace(known.list[i].group, 0);
-	else if (atomic_exchange(&known.changed_in, generation) != generation)
-		event_write(MT_PARAMETER, 0, 0, MT_PARAMETER_CHANGED, MT_NO_STACK);
-}
-
-int optimized_is_needless(int is_recorded)
-{
-	if (!latest.is_needless || latest.is_needed || !is_followed())
-		return 0;
-	if (!is_recorded && latest.leaf)
-		note_change(latest.leaf);
-	return !has_parameter(find_parameter(latest.leaf));
-}
-
-EXPORT grad_fn GRAD_FN;
-
-const union node *const *GRAD_FN(void *const *tensor, void *more)
-{
-	static const union node *const none[2];
-	const void *caller = __builtin_return_address(0);
-	int is_beside = 0;
-	grad_fn *forward =
-		(grad_fn *)callers_real(&real.grad_fn, caller, TEXT(GRAD_FN), &is_beside);
-	const union node *const *node;
-	__typeof__(latest) outer = latest;
-
-	if (!is_beside && settings.NODES && tensor && *tensor)
-		asked_from_outside((uintptr_t)caller, *tensor);
-	/* Of a view that was changed in place, a node is made within this call. */
-	node = forward ? forward(tensor, more) : none;
-	latest = outer;
-	if (is_beside && is_followed() && (const void *)node != (const void *)tensor && *node)
-		add_node(*node);
-	return node;
-}
-
+/* The result of such a function comes by a hidden first argument on x86-64 alone. Elsewhere no leaf
+ * is seen, and every node is needed. */
 EXPORT accumulator ACCUMULATOR;
 
 void *ACCUMULATOR(void *result, void *const *tensor)
@@ -438,4 +461,29 @@ void *ACCUMULATOR(void *result, void *const *tensor)
 	if (is_followed() && returned == result && *(void *const *)result)
 		add_leaf((uintptr_t)*tensor);
 	return returned;
+}
+
+#endif
+
+EXPORT grad_fn GRAD_FN;
+
+const union node *const *GRAD_FN(void *const *tensor, void *more)
+{
+	static const union node *const none[2];
+	const void *caller = __builtin_return_address(0);
+	int is_beside = 0;
+	grad_fn *forward =
+		(grad_fn *)callers_real(&real.grad_fn, caller, TEXT(GRAD_FN), &is_beside);
+	__typeof__(latest) outer = latest;
+	const union node *const *node = forward ? forward(tensor, more) : none;
+
+	/* Of a view that was changed in place, a node is made within that call. */
+	latest = outer;
+	if ((const void *)node == (const void *)tensor || !settings.NODES)
+		return node;
+	if (!is_beside)
+		asked_from_outside((uintptr_t)caller, *tensor);
+	else if (*node && is_followed())
+		add_node(*node);
+	return node;
 }

@@ -12,8 +12,8 @@
 void optimized_node(uint64_t number, int is_torchs);
 
 /* Does the thread's latest node need gradients, and lead to no parameter that an optimizer has? 0
- * where that is not known. `is_recorded`: the thread's state says so already. */
-int optimized_is_needless(int is_recorded);
+ * where that is not known. */
+int optimized_is_needless(void);
 
 /* A library was unloaded: finds PyTorch's own functions again. */
 void optimized_forget(void);

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/export.h"
 #include "memory/counters.h"
 #include "memory/cuda.h"
 #include "memory/memory.h"
@@ -21,7 +22,6 @@
 #include "hooks/autograd.h"
 #include "hooks/torch.h"
 
-#define EXPORT __attribute__((visibility("default")))
 #define DEVICE_TYPE_CUDA 1 /* c10::DeviceType; 0 is the CPU's allocator, which reports here too */
 
 struct c10_device {

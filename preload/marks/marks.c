@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/export.h"
 #include "base/lock.h"
 #include "record/event.h"
 #include "record/recorder.h"
@@ -14,7 +15,6 @@
 #include "record/tables.h"
 #include "record/writer.h"
 
-#define EXPORT __attribute__((visibility("default")))
 #define MAX_EARLY 64  /* phases that are open before the recording begins; others are not known */
 #define MAX_OPEN 4096 /* a keyframe holds all open phases; others are not recorded */
 

@@ -13,12 +13,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/export.h"
 #include "base/text.h"
 #include "marks/marks.h"
 #include "process/settings.h"
 #include "symbols/resolve.h"
 
-#define EXPORT __attribute__((visibility("default")))
 #define VARIABLE "NVTX_INJECTION64_PATH"
 #define MAX_DEPTH 32 /* of ranges of a thread; deeper ones are not recorded */
 

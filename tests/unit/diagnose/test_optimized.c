@@ -73,7 +73,7 @@ static void the_first_step_is_less_sure(void **state)
 	(void)state;
 	m.step = m.steps = 1;
 	assert_int_equal(confidence_of_cause(&m), later - 1);
-	m.source_agrees = 1;
+	m.unoptimized = 100 * MIB;
 	assert_int_equal(confidence_of_cause(&m), later);
 }
 

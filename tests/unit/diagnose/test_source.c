@@ -29,6 +29,19 @@ static void calls_that_no_optimizer_trains_come_before_the_activations(void **st
 	assert_cause(&m, "ACT_PEAK");
 }
 
+/* With DDP, what the preload recorded of optimizers is not used; what the source says is. */
+static void the_source_stands_where_records_do_not_count(void **state)
+{
+	struct metrics m = first_pass();
+
+	(void)state;
+	m.tags = TAGGED(DDP);
+	m.optimizers_known = 1;
+	m.needless = 900 * MIB;
+	m.unoptimized = GIB;
+	assert_int_equal(assert_cause(&m, "UNOPTIMIZED_GRAPH"), GIB);
+}
+
 static void loops_come_before_the_activations(void **state)
 {
 	struct metrics m = first_pass();
@@ -158,6 +171,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(calls_that_no_optimizer_trains_come_before_the_activations),
+		cmocka_unit_test(the_source_stands_where_records_do_not_count),
 		cmocka_unit_test(loops_come_before_the_activations),
 		cmocka_unit_test(the_last_position_makes_other_logits_needless),
 		cmocka_unit_test(a_line_of_float64_comes_before_the_activations),
